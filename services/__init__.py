@@ -1,0 +1,1 @@
+"""Everything around routers and servers: scenarios, simulator, models, load, lab, command line."""
