@@ -1,0 +1,72 @@
+# Everything runs in .venv, which the first target that needs it makes. `make help` lists the targets.
+
+export PYTHONSAFEPATH = 1
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+PIP_DEFAULT_TIMEOUT ?= 60
+export PIP_DEFAULT_TIMEOUT
+
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --quiet --no-input --retries 10
+STAMP := .venv/.complete
+CODE := router server services tests
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-long check format bench lock clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1#\2/p' Makefile | awk -F'#' '{ printf "%-18s %s\n", $$1, $$2 }'
+
+setup: $(STAMP) ## make .venv and install what the lock names (again only when that has changed)
+
+$(STAMP): requirements-dev.txt pyproject.toml
+	@rm -f $(STAMP)
+	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	    for python in $(PYTHON) python3 python3.13 python3.12 python3.11 python3.14; do \
+	        "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && break; python=; \
+	    done; \
+	    [ -n "$$python" ] || { \
+	        echo "setup: expected Python 3.11 or later, found none on PATH: install it, or say make setup PYTHON=/path/to/python3" >&2; exit 1; }; \
+	    echo "setup: making .venv with $$("$$python" --version)"; \
+	    "$$python" -m venv --clear .venv || { \
+	        echo "setup: $$python cannot make an environment: install its venv module (Debian: the package python3-venv)" >&2; exit 1; }; \
+	}
+	@echo "setup: installing the locked packages (the first time may take a minute)"
+	@$(PIP) install --require-hashes --only-binary :all: -r requirements-dev.txt
+	@$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $(STAMP)
+
+demo: setup ## run the scenario `pull` live: measured, simulated and predicted, in a table
+	@$(BIN)/herdless run pull
+
+test: setup ## run the tests, the long ones left out
+	@$(BIN)/python -m pytest
+
+test-long: setup ## run the long tests only
+	@$(BIN)/python -m pytest -m long --timeout 1800
+
+check: setup ## lint, format, types, and who may import whom
+	@$(BIN)/ruff check $(CODE)
+	@$(BIN)/ruff format --check --quiet $(CODE)
+	@$(BIN)/python -m mypy
+	@$(BIN)/lint-imports
+
+format: setup ## let ruff repair and format the code
+	@$(BIN)/ruff check --fix $(CODE)
+	@$(BIN)/ruff format $(CODE)
+
+bench: setup ## measure speed, as ratios within one run
+	@$(BIN)/python -m tests.bench
+
+lock: setup ## compile the two lock files from pyproject.toml
+	@$(PIP) install 'uv>=0.5'
+	@$(COMPILE) --output-file requirements.txt
+	@$(COMPILE) --extra dev --constraint requirements.txt --output-file requirements-dev.txt
+	@echo 'lock: "make setup" installs the new versions'
+
+# One file for every Python and platform; neither it nor its head names an index, a path or a machine.
+COMPILE := $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 \
+    --fork-strategy fewest --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links
+
+clean: ## remove .venv, caches and builds (runs/ stays)
+	@rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
