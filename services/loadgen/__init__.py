@@ -1,0 +1,1 @@
+"""Open-loop generators: the arrival schedule, the client that follows it, and trace replay."""
