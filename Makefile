@@ -6,7 +6,7 @@ PIP_DEFAULT_TIMEOUT ?= 60
 export PIP_DEFAULT_TIMEOUT
 
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip --quiet --no-input --retries 10
+PIP := $(BIN)/python -m pip -qq --no-input --retries 10
 STAMP := .venv/.complete
 CODE := router server services tests
 
