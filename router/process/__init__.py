@@ -1,0 +1,1 @@
+"""The plumbing that every process needs: serve HTTP, send in batches, show metrics."""

@@ -1,0 +1,1 @@
+"""The server process: the core, driven by real links and real time."""
