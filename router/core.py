@@ -1,0 +1,421 @@
+"""The router as a pure state machine: events in, effects out; see `docs/architecture.md` for its table."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from router import policy as decisions
+from router.policy import Answer, Assign, Job, Policy, Server
+from router.protocol.errors import LocalProtocolError
+from router.protocol.messages import Dispatch, End, Outcome, Probe, Pull, Report, Withdraw
+from router.protocol.timer import StartTimer
+
+
+class JobArrived(NamedTuple):
+    """A job has reached this router."""
+
+    job: Job
+
+
+class ServerJoined(NamedTuple):
+    """A link to a server is up; it may be chosen. A new incarnation is a new `Server`."""
+
+    server: Server
+
+
+class ServerDraining(NamedTuple):
+    """The server finishes what it has and takes nothing new."""
+
+    server: str
+
+
+class ServerLeft(NamedTuple):
+    """The link to the server is lost; its jobs in flight fail."""
+
+    server: str
+
+
+class PolicyChanged(NamedTuple):
+    """From now on jobs are decided by another policy, made new."""
+
+    policy: Policy
+
+
+class Draining(NamedTuple):
+    """This router takes no further jobs; those in its system end as usual."""
+
+
+class ProbesDue(NamedTuple):
+    """Timer: the oldest job that waits for answers has waited long enough."""
+
+
+RouterEvent = (
+    JobArrived | Pull | Withdraw | Report | End | ServerJoined | ServerDraining | ServerLeft
+    | PolicyChanged | Draining | ProbesDue
+)  # fmt: skip
+
+
+class EndJob(NamedTuple):
+    """The job has its one end.
+
+    Attributes:
+        job: The job.
+        outcome: How it ended.
+        reason: Why, when it failed; else empty.
+        server: Where it was; `None`: it never went to a server.
+        end: What the server said of it; `None`: the server did not end it.
+        policy: The name of the policy that decided it; empty: none did.
+        fallback: The policy chose at random for want of knowledge.
+    """
+
+    job: Job
+    outcome: Outcome
+    reason: str
+    server: Server | None
+    end: End | None
+    policy: str
+    fallback: bool
+
+
+RouterEffect = Dispatch | Probe | EndJob | StartTimer
+
+
+class Tally:
+    """What one policy has done so far; plain counts, read at scrape time.
+
+    Attributes:
+        policy: Its name.
+        arrivals: Jobs that arrived while it was in force.
+        ends: Jobs ended, by `(outcome, reason)`.
+        dispatches: Dispatches sent. `probes`: probes sent.
+        fallbacks: Dispatches chosen at random for want of knowledge.
+        stale: Dispatches whose pull-message or expected queue length was wrong on arrival.
+        undecided: Jobs whose probed servers all failed to answer, sent to a random server.
+    """
+
+    __slots__ = ("arrivals", "dispatches", "ends", "fallbacks", "policy", "probes", "stale", "undecided")
+
+    def __init__(self, policy: str) -> None:
+        self.policy = policy
+        self.arrivals = 0
+        self.ends: Counter[tuple[Outcome, str]] = Counter()
+        self.dispatches = 0
+        self.probes = 0
+        self.fallbacks = 0
+        self.stale = 0
+        self.undecided = 0
+
+
+class _InFlight(NamedTuple):
+    """A dispatch that has no end yet."""
+
+    job: Job
+    server: Server
+    tally: Tally
+    assign: Assign
+    attempt: int
+
+
+class _Probing:
+    """A job that waits for answers, with the policy that asked."""
+
+    __slots__ = ("answers", "attempt", "due", "job", "policy", "silent", "tally")
+
+    def __init__(self, job: Job, policy: Policy, tally: Tally, silent: list[Server], due: float, attempt: int) -> None:
+        self.job = job
+        self.policy = policy
+        self.tally = tally
+        self.silent = silent  # those asked that have not answered yet
+        self.due = due
+        self.attempt = attempt
+        self.answers: list[Answer] = []
+
+
+class RouterCore:
+    """One router: its servers, its policy, its jobs. Not thread-safe; one caller.
+
+    Args:
+        id: The router's name.
+        policy: The policy in force at first.
+        probe_timeout: The longest that a job waits for answers to its probes, in the clock's unit.
+        retries: How often a job whose server was lost is dispatched anew.
+        ceiling: The most jobs in this router's system; beyond, they fail with reason `ceiling`.
+    """
+
+    def __init__(
+        self,
+        id: str,
+        policy: Policy,
+        *,
+        probe_timeout: float = 1.0,
+        retries: int = 0,
+        ceiling: int = 1_000_000,
+    ) -> None:
+        self.id = id
+        self.servers: dict[str, Server] = {}
+        self.draining: set[str] = set()
+        self.in_flight: dict[int, _InFlight] = {}
+        self.orphaned = 0
+        self.unheld_withdrawals = 0
+        self.tallies: dict[str, Tally] = {}
+        self._probe_timeout = probe_timeout
+        self._retries = retries
+        self._ceiling = ceiling
+        self._dispatches = 0
+        self._probing: dict[int, _Probing] = {}
+        self._oldest_probing: deque[_Probing] = deque()
+        self._probe_timer = False
+        self._closed = False
+        self._handlers: dict[type, Callable[[Any, float], list[RouterEffect]]] = {
+            JobArrived: self._job_arrived,
+            Pull: self._pull,
+            Withdraw: self._withdraw,
+            Report: self._report,
+            End: self._end,
+            ServerJoined: self._server_joined,
+            ServerDraining: self._server_draining,
+            ServerLeft: self._server_left,
+            PolicyChanged: self._policy_changed,
+            Draining: self._draining,
+            ProbesDue: self._probes_due,
+        }
+        self._use(policy)
+
+    def handle(self, event: RouterEvent, now: float) -> list[RouterEffect]:
+        """Take one event in, at instant `now`; return what is to be done, in order.
+
+        Raises:
+            LocalProtocolError: The event is impossible in this state; nothing was changed.
+        """
+        return self._handlers[type(event)](event, now)
+
+    @property
+    def in_system(self) -> int:
+        """Jobs that have arrived and not ended."""
+        return len(self.in_flight) + len(self._probing)
+
+    @property
+    def probing(self) -> int:
+        """Jobs that wait for answers to their probes."""
+        return len(self._probing)
+
+    def chosen_from(self) -> list[Server]:
+        """The servers that the policy may choose from, in order of joining."""
+        return [server for server in self.servers.values() if server.id not in self.draining]
+
+    # -- jobs ---------------------------------------------------------------------------------
+
+    def _job_arrived(self, event: JobArrived, now: float) -> list[RouterEffect]:
+        self.tally.arrivals += 1
+        job = event.job
+        if self._closed:
+            return [self._lost(job, "failed", "draining", self.tally)]
+        if len(self.in_flight) + len(self._probing) >= self._ceiling:
+            return [self._lost(job, "failed", "ceiling", self.tally)]
+        return self._decide(job, now, 0)
+
+    def _decide(self, job: Job, now: float, attempt: int) -> list[RouterEffect]:
+        if len(self.servers) == len(self.draining):
+            return [self._lost(job, "failed", "no_server", self.tally)]
+        decision = self.policy.on_arrival(job)
+        if type(decision) is Assign:
+            return [self._dispatch(job, decision, self.policy, self.tally, attempt)]
+        if type(decision) is decisions.Probe:
+            return self._ask(job, decision.servers, now, attempt)
+        return [self._lost(job, "blocked", "", self.tally)]
+
+    def _ask(self, job: Job, servers: Sequence[Server], now: float, attempt: int) -> list[RouterEffect]:
+        due = now + self._probe_timeout
+        probing = _Probing(job, self.policy, self.tally, list(servers), due, attempt)
+        self._probing[job.id] = probing
+        self._oldest_probing.append(probing)
+        self.tally.probes += len(servers)
+        effects: list[RouterEffect] = [Probe(server.id, self.id, job.id) for server in servers]
+        if not self._probe_timer:
+            self._probe_timer = True
+            effects.append(StartTimer(due, ProbesDue()))
+        return effects
+
+    def _dispatch(self, job: Job, assign: Assign, policy: Policy, tally: Tally, attempt: int) -> Dispatch:
+        server = assign.server
+        self._dispatches = number = self._dispatches + 1
+        self.in_flight[number] = _InFlight(job, server, tally, assign, attempt)
+        tally.dispatches += 1
+        if assign.fallback:
+            tally.fallbacks += 1
+        server.sent += 1
+        server.outstanding += 1
+        if server.view is not None:
+            server.view += 1
+        if self._on_sent is not None:
+            self._on_sent(server)
+        return Dispatch(
+            server.id, self.id, number, job.size, job.patience, assign.number, assign.expected,
+            self.policy.held_total if self._tells_held else 0,
+        )  # fmt: skip
+
+    def _lost(self, job: Job, outcome: Outcome, reason: str, tally: Tally) -> EndJob:
+        tally.ends[outcome, reason] += 1
+        return EndJob(job, outcome, reason, None, None, tally.policy, False)
+
+    def _end(self, event: End, now: float) -> list[RouterEffect]:
+        record = self.in_flight.get(event.job)
+        if record is None or record.server.id != event.server:
+            self.orphaned += 1
+            return []
+        del self.in_flight[event.job]
+        job, server, tally, assign, attempt = record
+        server.outstanding -= 1
+        if event.length is not None and event.seen is not None:
+            server.view = event.length + server.sent - event.seen
+        elif event.outcome in ("blocked", "failed") and server.view:
+            # The server turned it away, so what its dispatch added to the view never came about. A link keeps
+            # order: no report before this end has counted that dispatch, and each later one replaces the view.
+            server.view -= 1
+        if event.stale:
+            tally.stale += 1
+        if self._on_job_ended is not None and server.id not in self.draining:
+            self._on_job_ended(server)
+        if event.outcome == "failed" and attempt < self._retries:
+            return self._decide(job, now, attempt + 1)
+        tally.ends[event.outcome, event.reason] += 1
+        return [EndJob(job, event.outcome, event.reason, server, event, tally.policy, assign.fallback)]
+
+    # -- answers to probes --------------------------------------------------------------------
+
+    def _report(self, event: Report, now: float) -> list[RouterEffect]:
+        server = self.servers.get(event.server)
+        if server is None:
+            raise LocalProtocolError(f"router {self.id}: report from {event.server}, which has not joined")
+        server.view = event.length + server.sent - event.seen
+        if self._on_report is not None and event.server not in self.draining:
+            self._on_report(server)
+        if event.job is None:
+            return []
+        probing = self._probing.get(event.job)
+        if probing is None or server not in probing.silent:
+            return []  # it was decided without this answer, when its time was over
+        probing.silent.remove(server)
+        probing.answers.append((server, event.length))
+        return [] if probing.silent else [self._settle(probing)]
+
+    def _settle(self, probing: _Probing) -> RouterEffect:
+        """Decide a job on the answers at hand; with none, uniformly."""
+        job = probing.job
+        del self._probing[job.id]
+        answers = probing.answers
+        if self.draining:
+            answers = [answer for answer in answers if answer[0].id not in self.draining]
+        if answers:
+            decision = probing.policy.on_reports(job, answers)
+            if type(decision) is Assign:
+                return self._dispatch(job, decision, probing.policy, probing.tally, probing.attempt)
+            return self._lost(job, "blocked", "", probing.tally)
+        servers = self.chosen_from()
+        if not servers:
+            return self._lost(job, "failed", "no_server", probing.tally)
+        probing.tally.undecided += 1
+        choice = servers[int(self.policy.rng.random() * len(servers))]
+        return self._dispatch(job, Assign(choice, fallback=True), probing.policy, probing.tally, probing.attempt)
+
+    def _probes_due(self, event: ProbesDue, now: float) -> list[RouterEffect]:
+        """One timer serves all jobs that wait: they wait equally long, so the oldest is due first."""
+        effects: list[RouterEffect] = []
+        while self._oldest_probing:
+            probing = self._oldest_probing[0]
+            if self._probing.get(probing.job.id) is probing:
+                if probing.due > now:
+                    effects.append(StartTimer(probing.due, ProbesDue()))
+                    return effects
+                effects.append(self._settle(probing))
+            self._oldest_probing.popleft()
+        self._probe_timer = False
+        return effects
+
+    # -- pull-messages ------------------------------------------------------------------------
+
+    def _pull(self, event: Pull, now: float) -> list[RouterEffect]:
+        server = self.servers.get(event.server)
+        if server is None:
+            raise LocalProtocolError(f"router {self.id}: pull-message from {event.server}, which has not joined")
+        if event.server not in self.draining:
+            self.policy.on_pull(server, event.number)
+        return []
+
+    def _withdraw(self, event: Withdraw, now: float) -> list[RouterEffect]:
+        server = self.servers.get(event.server)
+        if server is None:
+            raise LocalProtocolError(f"router {self.id}: withdrawal from {event.server}, which has not joined")
+        if not self.policy.on_withdraw(server, event.number):
+            self.unheld_withdrawals += 1
+        return []
+
+    # -- membership and policy ----------------------------------------------------------------
+
+    def _server_joined(self, event: ServerJoined, now: float) -> list[RouterEffect]:
+        server = event.server
+        if server.id in self.servers:
+            raise LocalProtocolError(f"router {self.id}: {server.id} has joined already; it must leave first")
+        self.servers[server.id] = server
+        self.policy.on_join(server)
+        return []
+
+    def _server_draining(self, event: ServerDraining, now: float) -> list[RouterEffect]:
+        server = self.servers.get(event.server)
+        if server is None:
+            raise LocalProtocolError(f"router {self.id}: {event.server} drains, but has not joined")
+        if server.id not in self.draining:
+            self.draining.add(server.id)
+            self.policy.on_leave(server)
+        return []
+
+    def _server_left(self, event: ServerLeft, now: float) -> list[RouterEffect]:
+        server = self.servers.pop(event.server, None)
+        if server is None:
+            raise LocalProtocolError(f"router {self.id}: {event.server} leaves, but has not joined")
+        if server.id in self.draining:
+            self.draining.discard(server.id)
+        else:
+            self.policy.on_leave(server)
+        effects: list[RouterEffect] = []
+        for probing in list(self._probing.values()):
+            probing.answers = [answer for answer in probing.answers if answer[0] is not server]
+            if server in probing.silent:
+                probing.silent.remove(server)
+                if not probing.silent:
+                    effects.append(self._settle(probing))
+        lost = [number for number, record in self.in_flight.items() if record.server is server]
+        for number in lost:
+            effects.extend(self._link_lost(self.in_flight.pop(number), now))
+        return effects
+
+    def _link_lost(self, record: _InFlight, now: float) -> list[RouterEffect]:
+        record.server.outstanding -= 1
+        if record.attempt < self._retries:
+            return self._decide(record.job, now, record.attempt + 1)
+        record.tally.ends["failed", "link_lost"] += 1
+        return [EndJob(record.job, "failed", "link_lost", record.server, None, record.tally.policy,
+                       record.assign.fallback)]  # fmt: skip
+
+    def _policy_changed(self, event: PolicyChanged, now: float) -> list[RouterEffect]:
+        self._use(event.policy)
+        for server in self.chosen_from():
+            event.policy.on_join(server)
+        return []
+
+    def _use(self, policy: Policy) -> None:
+        """Put `policy` in force; hooks that it does not override are not called at all."""
+        kind = type(policy)
+        self.policy = policy
+        self.tally = self.tallies.setdefault(policy.name, Tally(policy.name))
+        pull = policy.needs.pull
+        self._tells_held = pull is not None and pull.placement == "shortest_of"
+        self._on_sent = policy.on_sent if kind.on_sent is not Policy.on_sent else None
+        self._on_report = policy.on_report if kind.on_report is not Policy.on_report else None
+        self._on_job_ended = policy.on_job_ended if kind.on_job_ended is not Policy.on_job_ended else None
+
+    def _draining(self, event: Draining, now: float) -> list[RouterEffect]:
+        self._closed = True
+        return []

@@ -1,0 +1,1 @@
+"""One file a policy family; `router.registry` discovers them, and none imports another."""

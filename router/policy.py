@@ -1,0 +1,180 @@
+"""What a policy is: how it is told what happens, and what it may decide."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from random import Random
+from typing import ClassVar, NamedTuple
+
+from pydantic import BaseModel, ConfigDict
+
+from router.protocol.errors import LocalProtocolError
+from router.protocol.needs import Needs
+
+
+class Job(NamedTuple):
+    """One customer, with all of its randomness drawn by whoever generated it.
+
+    Attributes:
+        id: Unique among the jobs in one router's system.
+        size: Service requirement, unit mean.
+        patience: Time units that it will wait; `None`: for ever.
+    """
+
+    id: int
+    size: float = 1.0
+    patience: float | None = None
+
+
+class Server:
+    """What a router knows of one server. Policies read it; only `RouterCore` writes to it.
+
+    Attributes:
+        id: Its name, unique in the system.
+        pool: The name of its pool.
+        pool_index: The place of its pool in the scenario, from 0.
+        rate: Service rate of one slot, jobs of unit size per time unit.
+        slots: Jobs that it serves at the same time.
+        capacity: The most jobs that it holds, service included; `inf` allowed.
+        outstanding: Jobs that this router has there: dispatched, and not ended.
+        sent: Dispatches on this link so far.
+        view: The queue length that this router believes in; `None`: it was never told.
+    """
+
+    __slots__ = ("capacity", "id", "outstanding", "pool", "pool_index", "rate", "sent", "slots", "view")
+
+    def __init__(self, id: str, pool: str, rate: float, slots: int, capacity: float, pool_index: int = 0) -> None:
+        self.id = id
+        self.pool = pool
+        self.pool_index = pool_index
+        self.rate = rate
+        self.slots = slots
+        self.capacity = capacity
+        self.outstanding = 0
+        self.sent = 0
+        self.view: int | None = None
+
+    def __repr__(self) -> str:
+        return f"Server({self.id}, view={self.view}, outstanding={self.outstanding})"
+
+
+class Assign(NamedTuple):
+    """Dispatch the job to `server`.
+
+    Attributes:
+        server: Where it goes.
+        number: The pull-message that is used up; `None`: none.
+        expected: The queue length that the policy believes in; `None`: it believes nothing.
+        fallback: The policy knew nothing of use and chose at random (`dispatch.random`).
+    """
+
+    server: Server
+    number: int | None = None
+    expected: int | None = None
+    fallback: bool = False
+
+
+class Probe(NamedTuple):
+    """Ask these servers (all different) for their queue lengths, then decide in `on_reports`."""
+
+    servers: Sequence[Server]
+
+
+class Block(NamedTuple):
+    """The job is lost: no server that the policy may choose has vacancy."""
+
+
+Decision = Assign | Probe | Block
+BLOCK = Block()
+Answer = tuple[Server, int]
+"""A server, and the queue length that it answered to a probe."""
+
+
+class Fleet(NamedTuple):
+    """The pools that a policy will meet, to check its parameters against before anything starts.
+
+    Shape: one entry a pool in each list, in the scenario's order.
+    """
+
+    pools: list[str]
+    servers: list[int]
+    rates: list[float]
+    slots: list[int]
+    capacities: list[float]
+
+
+class Parameters(BaseModel):
+    """The parameters of a policy: typed, with defaults; unknown ones are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    def check(self, fleet: Fleet) -> None:
+        """Raise `SettingsError` where the parameters make no sense for this fleet."""
+
+
+class Policy(ABC):
+    """Chooses a server for each job. Pure: no clock, no await, no log; randomness from `rng` alone.
+
+    The core tells it of every server that it may choose from (`on_join`, `on_leave`; a draining
+    server has left), and of whatever it asked for with `needs`. It writes what it knows into the
+    `Server` objects before it calls a hook, so that a policy which ranks servers needs one index and
+    one line a hook. Only `on_arrival` is mandatory, and it is called only while there is a server.
+
+    Attributes:
+        name: What users call it.
+        parameters_type: Its parameters, with their defaults.
+        parameters: The values in force.
+        rng: The only source of randomness.
+    """
+
+    name: ClassVar[str]
+    parameters_type: ClassVar[type[Parameters]] = Parameters
+
+    def __init__(self, parameters: Parameters, rng: Random) -> None:
+        self.parameters = parameters
+        self.rng = rng
+
+    @property
+    def needs(self) -> Needs:
+        """What servers must send; derived from the parameters, and constant."""
+        return Needs()
+
+    def on_join(self, server: Server) -> None:
+        """`server` may be chosen from now on."""
+
+    def on_leave(self, server: Server) -> None:
+        """`server` may not be chosen any more; forget it and its pull-messages."""
+
+    @abstractmethod
+    def on_arrival(self, job: Job) -> Decision:
+        """Decide where `job` goes, or whom to ask first."""
+
+    def on_reports(self, job: Job, answers: Sequence[Answer]) -> Assign | Block:
+        """Decide on the answers to a `Probe`: one each from the servers that answered, at least one."""
+        raise LocalProtocolError(f"policy {self.name} probed, but has no on_reports")
+
+    def on_pull(self, server: Server, number: int) -> None:
+        """`server` says that it is idle, or has vacancy."""
+
+    def on_withdraw(self, server: Server, number: int) -> bool:
+        """Forget a pull-message; whether it was held."""
+        return False
+
+    def on_report(self, server: Server) -> None:
+        """`server.view` was just set from a report."""
+
+    def on_sent(self, server: Server) -> None:
+        """A job was just dispatched to `server`; `outstanding`, and a known `view`, have grown by one."""
+
+    def on_job_ended(self, server: Server) -> None:
+        """A job of ours at `server` has ended; `outstanding`, and perhaps `view`, have changed."""
+
+    def held(self, server: Server) -> int:
+        """Pull-messages of `server` that are held."""
+        return 0
+
+    @property
+    def held_total(self) -> int:
+        """Pull-messages held in all."""
+        return 0

@@ -1,0 +1,31 @@
+"""The errors of Herdless: who is at fault decides the class.
+
+A message says what was expected, what was found, where, and what to do. An outcome of a job
+(blocked, abandoned, failed) is a value and never an exception.
+"""
+
+from __future__ import annotations
+
+
+class HerdlessError(Exception):
+    """Any error that Herdless raises on purpose."""
+
+
+class SettingsError(HerdlessError):
+    """The user's mistake: a scenario, an option, a policy or one of its parameters."""
+
+
+class LocalProtocolError(HerdlessError):
+    """Our own mistake: an event or message that the state of this side does not allow."""
+
+
+class RemoteProtocolError(HerdlessError):
+    """The peer's mistake: bytes or messages that the protocol does not allow."""
+
+
+class TransportError(HerdlessError):
+    """The network's fault: a peer that cannot be reached, or a link that was lost."""
+
+
+class InvariantViolation(HerdlessError):
+    """Herdless contradicts itself; the message tells the story and how to replay it."""

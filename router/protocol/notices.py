@@ -1,0 +1,111 @@
+"""What a link says of itself: who is there, what is needed, who drains. Never counted as messages.
+
+A notice is a msgpack map with the key `notice`; a batch of messages is an array. The server process
+dials, and speaks first.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgpack
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from router.protocol.errors import RemoteProtocolError
+from router.protocol.needs import Needs
+
+VERSION = 1
+MAX_SERVERS = 100_000
+
+Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]*$")]
+
+
+class _Notice(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+
+class ServerEntry(_Notice):
+    """One server of a hello; the fields are those of `server.core.ServerSpec`."""
+
+    id: Name
+    pool: Name
+    rate: Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
+    slots: Annotated[int, Field(ge=1)]
+    capacity: Annotated[float, Field(ge=1.0)]
+    pool_index: Annotated[int, Field(ge=0)]
+
+
+class Hello(_Notice):
+    """From a server process, first.
+
+    Attributes:
+        version: Of the protocol.
+        process: The name of the server process.
+        epoch: Its incarnation: a number that no other one of its incarnations has.
+        boot: Identifies the host's clock: equal ones may compare monotonic instants.
+        servers: Its servers; messages name them by their place here.
+    """
+
+    notice: Literal["hello"] = "hello"
+    version: int
+    process: Name
+    epoch: int
+    boot: Annotated[str, Field(max_length=200)]
+    servers: Annotated[list[ServerEntry], Field(min_length=1, max_length=MAX_SERVERS)]
+
+
+class Welcome(_Notice):
+    """From the router, in answer to a hello; then messages flow."""
+
+    notice: Literal["welcome"] = "welcome"
+    version: int
+    router: Name
+    epoch: int
+    boot: Annotated[str, Field(max_length=200)]
+    needs: Needs
+
+
+class NewNeeds(_Notice):
+    """From the router: its policy has changed."""
+
+    notice: Literal["needs"] = "needs"
+    needs: Needs
+
+
+class Drains(_Notice):
+    """From the server process: these servers (by place) take nothing new."""
+
+    notice: Literal["drains"] = "drains"
+    servers: Annotated[list[int], Field(max_length=MAX_SERVERS)]
+
+
+Notice = Hello | Welcome | NewNeeds | Drains
+_ADAPTER: TypeAdapter[Notice] = TypeAdapter(Annotated[Notice, Field(discriminator="notice")])
+
+
+def encode_notice(notice: Notice) -> bytes:
+    """One frame."""
+    packed: bytes = msgpack.packb(notice.model_dump())
+    return packed
+
+
+def read_notice(value: Any) -> Notice:
+    """A notice from an unpacked map.
+
+    Raises:
+        RemoteProtocolError: It is no notice, or says what is not allowed.
+    """
+    try:
+        return _ADAPTER.validate_python(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "notice"
+        raise RemoteProtocolError(f"{where}: {first['msg']} (found {first.get('input')!r:.80})") from None
+
+
+def check_version(version: int) -> None:
+    """Raise `RemoteProtocolError` for a protocol version that is not ours."""
+    if version != VERSION:
+        raise RemoteProtocolError(
+            f"protocol version {version}, this side speaks {VERSION}; run the same Herdless on both"
+        )

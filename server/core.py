@@ -1,0 +1,366 @@
+"""One server as a pure state machine: events in, effects out; see `docs/architecture.md` for its table."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable
+from random import Random
+from typing import Any, NamedTuple
+
+from router.protocol.errors import LocalProtocolError
+from router.protocol.messages import Dispatch, End, Outcome, Probe, Pull, Report, Withdraw
+from router.protocol.needs import Needs
+from router.protocol.timer import StartTimer
+from server.announcer import Announcer
+from server.reporter import Reporter
+from server.session import Session
+
+
+class ServerSpec(NamedTuple):
+    """What a server is.
+
+    Attributes:
+        id: Its name, unique in the system.
+        pool: The name of its pool.
+        rate: Service rate of one slot, jobs of unit size per time unit.
+        slots: Jobs that it serves at the same time.
+        capacity: The most jobs that it holds, service included; `inf` allowed.
+        pool_index: The place of its pool in the scenario, from 0.
+    """
+
+    id: str
+    pool: str
+    rate: float = 1.0
+    slots: int = 1
+    capacity: float = float("inf")
+    pool_index: int = 0
+
+
+class Work:
+    """A job at this server, from its arrival to its end."""
+
+    __slots__ = ("arrived", "job", "session", "size", "stale", "started", "state")
+
+    WAITING, IN_SERVICE, GONE = "waiting", "in service", "gone"
+
+    def __init__(self, session: Session, dispatch: Dispatch, arrived: float, stale: bool) -> None:
+        self.session = session
+        self.job = dispatch.job
+        self.size = dispatch.size
+        self.arrived = arrived
+        self.stale = stale
+        self.started = arrived
+        self.state = Work.WAITING
+
+
+class RouterJoined(NamedTuple):
+    """A link to a router is up."""
+
+    router: str
+    needs: Needs
+
+
+class NeedsChanged(NamedTuple):
+    """The router has another policy."""
+
+    router: str
+    needs: Needs
+
+
+class RouterLeft(NamedTuple):
+    """The link to a router is lost: its pull-messages are void, its jobs go on unheard."""
+
+    router: str
+
+
+class Open(NamedTuple):
+    """The links to all routers known at start are up: post the first pull-message."""
+
+
+class Drain(NamedTuple):
+    """Take nothing new; finish what is here."""
+
+
+class ServiceEnded(NamedTuple):
+    """Timer: the service of this job is over."""
+
+    work: Work
+
+
+class PatienceEnded(NamedTuple):
+    """Timer: this job will wait no longer."""
+
+    work: Work
+
+
+class ReportDue(NamedTuple):
+    """Timer: the next periodic report to this router, while its needs are still these."""
+
+    session: Session
+    needs: Needs
+
+
+ServerEvent = (
+    Dispatch | Probe | RouterJoined | NeedsChanged | RouterLeft | Open | Drain
+    | ServiceEnded | PatienceEnded | ReportDue
+)  # fmt: skip
+ServerEffect = Pull | Withdraw | Report | End | StartTimer
+
+
+class ServerCore:
+    """One server: its queue, its slots, and what it tells the routers. One caller; not thread-safe.
+
+    Rule: first come, first served; a job that finds a free slot starts at once; one that finds
+    `capacity` jobs is blocked; a waiting job leaves when its patience ends.
+
+    Units: instants and durations in the clock's unit, of which `time_unit` make one time unit.
+
+    Args:
+        spec: What it is.
+        rng: The source of its draws (which router to tell).
+        time_unit: Clock units in a time unit.
+        abandons_in_service: Patience also ends a service.
+        now: The instant at which it opens, empty.
+
+    Attributes:
+        length: Jobs in its system, waiting and in service.
+        busy: Busy slots.
+        arrivals: Dispatches received. `started_at_once`: those that found a free slot.
+        stale: Those whose pull-message or expected queue length was wrong.
+        ends: Ends by outcome; arrivals = sum of ends + length, at all times.
+        time_at_length: Time spent with 0, 1, 2, … jobs, up to the last change.
+    """
+
+    def __init__(
+        self,
+        spec: ServerSpec,
+        rng: Random,
+        *,
+        time_unit: float = 1.0,
+        abandons_in_service: bool = False,
+        now: float = 0.0,
+    ) -> None:
+        self.spec = spec
+        self.length = 0
+        self.busy = 0
+        self.draining = False
+        self.sessions: dict[str, Session] = {}
+        self.arrivals = 0
+        self.started_at_once = 0
+        self.stale = 0
+        self.ends: Counter[Outcome] = Counter()
+        self.time_at_length: list[float] = [0.0]
+        self._since = now
+        self._time_unit = time_unit
+        self._service_unit = time_unit / spec.rate
+        self._slots = spec.slots
+        self._capacity = spec.capacity
+        self._abandons_in_service = abandons_in_service
+        self._waiting: deque[Work] = deque()
+        self._announcer = Announcer(spec.id, spec.slots, rng)
+        self._reporter = Reporter(spec.id, rng)
+        self._handlers: dict[type, Callable[[Any, float], list[ServerEffect]]] = {
+            Dispatch: self._dispatch,
+            Probe: self._probe,
+            ServiceEnded: self._service_ended,
+            PatienceEnded: self._patience_ended,
+            RouterJoined: self._router_joined,
+            NeedsChanged: self._needs_changed,
+            RouterLeft: self._router_left,
+            ReportDue: self._report_due,
+            Open: self._open,
+            Drain: self._drain,
+        }
+
+    def handle(self, event: ServerEvent, now: float) -> list[ServerEffect]:
+        """Take one event in, at instant `now`; return what is to be done, in order.
+
+        Raises:
+            LocalProtocolError: The event is impossible in this state; nothing was changed.
+        """
+        return self._handlers[type(event)](event, now)
+
+    @property
+    def pull_messages(self) -> int:
+        """Pull-messages that are out."""
+        return len(self._announcer.outstanding)
+
+    # -- jobs ---------------------------------------------------------------------------------
+
+    def _dispatch(self, event: Dispatch, now: float) -> list[ServerEffect]:
+        session = self._session(event.router)
+        session.seen += 1
+        session.held = event.held
+        self.arrivals += 1
+        announcer = self._announcer
+        length = self.length
+        if event.number is None:
+            stale = event.expected is not None and event.expected != length
+        else:
+            announcer.outstanding.pop(event.number, None)
+            stale = length > announcer.threshold
+        if stale:
+            self.stale += 1
+        work = Work(session, event, now, stale)
+        if self.draining:
+            return self._end(work, "failed", "draining", now)
+        if length >= self._capacity:
+            return self._end(work, "blocked", "", now)
+        session.believed += 1
+        self._change_length(length + 1, now)
+        effects: list[ServerEffect] = []
+        if self.busy < self._slots:
+            self.started_at_once += 1
+            effects.append(self._start(work, now))
+        else:
+            self._waiting.append(work)
+        if event.patience is not None and (work.state is Work.WAITING or self._abandons_in_service):
+            effects.append(StartTimer(now + event.patience * self._time_unit, PatienceEnded(work)))
+        if announcer.threshold >= 0:
+            effects += announcer.risen(length + 1)
+        if self._reporter.on_change:
+            effects += self._reporter.changed(length + 1)
+        return effects
+
+    def _start(self, work: Work, now: float) -> StartTimer:
+        work.state = Work.IN_SERVICE
+        work.started = now
+        self.busy += 1
+        return StartTimer(now + work.size * self._service_unit, ServiceEnded(work))
+
+    def _service_ended(self, event: ServiceEnded, now: float) -> list[ServerEffect]:
+        work = event.work
+        if work.state is Work.IN_SERVICE:
+            return self._leave(work, "served", now)
+        if work.state is Work.GONE and self._abandons_in_service:
+            return []
+        raise LocalProtocolError(f"server {self.spec.id}: service of job {work.job} ended while it was {work.state}")
+
+    def _patience_ended(self, event: PatienceEnded, now: float) -> list[ServerEffect]:
+        work = event.work
+        if work.state is Work.WAITING or (work.state is Work.IN_SERVICE and self._abandons_in_service):
+            return self._leave(work, "abandoned", now)
+        return []
+
+    def _leave(self, work: Work, outcome: Outcome, now: float) -> list[ServerEffect]:
+        """The job goes; a slot that it leaves is taken by the next in line, and routers are told."""
+        effects: list[ServerEffect] = []
+        length = self.length - 1
+        self._change_length(length, now)
+        if work.state is Work.IN_SERVICE:
+            self.busy -= 1
+            waiting = self._waiting
+            while waiting:
+                successor = waiting.popleft()
+                if successor.state is Work.WAITING:  # else it has abandoned, and left its place empty
+                    effects.append(self._start(successor, now))
+                    break
+        if self._announcer.threshold >= 0:
+            effects += self._announcer.fallen(length)
+        if self._reporter.on_change:
+            effects += self._reporter.changed(length)
+        if self._reporter.on_departure:
+            effects += self._reporter.departed(length)
+        return effects + self._end(work, outcome, "", now)
+
+    def _end(self, work: Work, outcome: Outcome, reason: str, now: float) -> list[ServerEffect]:
+        """Book the one end of a job; nobody is told when the link that it came by is lost."""
+        started = now if work.state is Work.WAITING else work.started
+        work.state = Work.GONE
+        self.ends[outcome] += 1
+        session = work.session
+        if not session.up:
+            return []
+        length = seen = None
+        if session.needs.reports is not None and session.needs.reports.on_end:
+            length, seen = self.length, session.seen
+            session.believed = length
+        return [
+            End(
+                self.spec.id,
+                session.router,
+                work.job,
+                outcome,
+                reason,
+                work.arrived,
+                started - work.arrived,
+                now - started,
+                work.stale,
+                length,
+                seen,
+            )
+        ]
+
+    def _change_length(self, length: int, now: float) -> None:
+        times = self.time_at_length
+        times[self.length] += now - self._since
+        self._since = now
+        self.length = length
+        if length == len(times):
+            times.append(0.0)
+
+    # -- routers ------------------------------------------------------------------------------
+
+    def _session(self, router: str) -> Session:
+        session = self.sessions.get(router)
+        if session is None:
+            raise LocalProtocolError(f"server {self.spec.id}: message from router {router}, which has not joined")
+        return session
+
+    def _probe(self, event: Probe, now: float) -> list[ServerEffect]:
+        return [self._reporter.report(self._session(event.router), self.length, event.job)]
+
+    def _router_joined(self, event: RouterJoined, now: float) -> list[ServerEffect]:
+        if event.router in self.sessions:
+            raise LocalProtocolError(f"server {self.spec.id}: router {event.router} has joined already")
+        session = Session(event.router, event.needs)
+        self.sessions[event.router] = session
+        return self._needs_are_new(session, now)
+
+    def _needs_changed(self, event: NeedsChanged, now: float) -> list[ServerEffect]:
+        session = self._session(event.router)
+        effects: list[ServerEffect] = list(self._announcer.recall(session))
+        session.needs = event.needs
+        return effects + self._needs_are_new(session, now)
+
+    def _needs_are_new(self, session: Session, now: float) -> list[ServerEffect]:
+        self._share_out()
+        effects: list[ServerEffect] = []
+        reports = session.needs.reports
+        if reports is not None:
+            effects.append(self._reporter.report(session, self.length))
+            if reports.every is not None:
+                effects.append(self._next_report(session, now))
+        return effects + list(self._announcer.settle(self.length))
+
+    def _router_left(self, event: RouterLeft, now: float) -> list[ServerEffect]:
+        session = self._session(event.router)
+        session.up = False
+        del self.sessions[event.router]
+        self._announcer.lost(session)
+        self._share_out()
+        return list(self._announcer.settle(self.length))
+
+    def _share_out(self) -> None:
+        """Which sessions want what has changed: sort them anew, so that no job has to."""
+        sessions = list(self.sessions.values())
+        self._announcer.set_takers(sessions)
+        self._reporter.set_listeners(sessions)
+
+    def _report_due(self, event: ReportDue, now: float) -> list[ServerEffect]:
+        session = event.session
+        if not session.up or session.needs is not event.needs:
+            return []
+        return [self._reporter.report(session, self.length), self._next_report(session, now)]
+
+    def _next_report(self, session: Session, now: float) -> StartTimer:
+        reports = session.needs.reports
+        assert reports is not None and reports.every is not None
+        return StartTimer(now + reports.every * self._time_unit, ReportDue(session, session.needs))
+
+    def _open(self, event: Open, now: float) -> list[ServerEffect]:
+        return list(self._announcer.open(self.length))
+
+    def _drain(self, event: Drain, now: float) -> list[ServerEffect]:
+        self.draining = True
+        return list(self._announcer.close())

@@ -1,0 +1,29 @@
+"""What a server knows of one router."""
+
+from __future__ import annotations
+
+from router.protocol.needs import Needs
+
+
+class Session:
+    """A link to one incarnation of a router.
+
+    Attributes:
+        router: The router's name.
+        needs: What its policy asks for.
+        seen: Dispatches received on this link.
+        up: Whether the link is up.
+        held: Pull-messages that the router last said it holds.
+        believed: The queue length that the router must believe in: what it was last told, plus
+            what it has sent since.
+    """
+
+    __slots__ = ("believed", "held", "needs", "router", "seen", "up")
+
+    def __init__(self, router: str, needs: Needs) -> None:
+        self.router = router
+        self.needs = needs
+        self.seen = 0
+        self.up = True
+        self.held = 0
+        self.believed = 0

@@ -1,0 +1,86 @@
+"""What a run leaves behind, the same for a live run and a simulated one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """The servers of a run, in order: pool after pool.
+
+    Attributes:
+        servers: Their names. `pool_of`: shape (servers,), the place of each one's pool.
+        pools: The names of the pools. `rates`, `slots`, `capacities`: shape (pools,).
+        routers: The names of the routers.
+    """
+
+    servers: list[str]
+    pool_of: Ints
+    pools: list[str]
+    rates: Floats
+    slots: Ints
+    capacities: Floats
+    routers: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """One row a job, in order of intended instants; instants and durations in time units from the schedule's start.
+
+    Attributes:
+        intended: When the schedule wanted it sent. `sent`: when it was.
+        arrived: When it reached its server. `ended`: when its end was known to the generator.
+        waiting: From `arrived` to the start of service. `service`: from the start to the end.
+        size: Service requirement, unit mean. `patience`: nan for ever.
+        router, server: Places in the fleet; server -1: it never went to one.
+        outcome: Place in `OUTCOMES`.
+        fallback, stale: As `dispatch.random` and `dispatch.stale` count them.
+
+    Shape: (jobs,), each. `arrived`, `waiting`, `service` are nan where server is -1.
+    """
+
+    intended: Floats
+    sent: Floats
+    arrived: Floats
+    ended: Floats
+    waiting: Floats
+    service: Floats
+    size: Floats
+    patience: Floats
+    router: Ints
+    server: Ints
+    outcome: Ints
+    fallback: Flags
+    stale: Flags
+
+
+@dataclass(frozen=True, slots=True)
+class MessageLog:
+    """Counters read now and then.
+
+    Attributes:
+        instants: Shape (readings,), time units from the schedule's start, rising.
+        jobs: Shape (readings,): jobs that had arrived at routers by then.
+        counts: By kind of message, shape (readings,): those sent by then.
+    """
+
+    instants: Floats
+    jobs: Ints
+    counts: dict[str, Ints]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Everything that quantities are computed from."""
+
+    fleet: Fleet
+    records: Records
+    messages: MessageLog
