@@ -48,7 +48,7 @@ check: setup ## lint, format, types, and who may import whom
 	@$(BIN)/ruff check $(CODE)
 	@$(BIN)/ruff format --check --quiet $(CODE)
 	@$(BIN)/python -m mypy
-	@$(BIN)/lint-imports
+	@$(BIN)/lint-imports --no-logo
 
 format: setup ## let ruff repair and format the code
 	@$(BIN)/ruff check --fix $(CODE)
