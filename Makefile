@@ -57,7 +57,7 @@ format: setup ## let ruff repair and format the code
 bench: setup ## measure speed, as ratios within one run
 	@$(BIN)/python -m tests.bench
 
-lock: setup ## compile the two lock files from pyproject.toml
+lock: setup ## compile the two lock files from pyproject.toml (newest versions: make lock UPGRADE=--upgrade)
 	@$(PIP) install 'uv>=0.5'
 	@$(COMPILE) --output-file requirements.txt
 	@$(COMPILE) --extra dev --constraint requirements.txt --output-file requirements-dev.txt
@@ -65,7 +65,7 @@ lock: setup ## compile the two lock files from pyproject.toml
 
 # One file for every Python and platform; neither it nor its head names an index, a path or a machine.
 COMPILE := $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 \
-    --fork-strategy fewest --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links
+    --fork-strategy fewest $(UPGRADE) --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
 clean: ## remove .venv, caches and builds (runs/ stays)
 	@rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
