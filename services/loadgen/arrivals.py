@@ -1,8 +1,8 @@
 """The workload, drawn before the run: when each job arrives, its router, its size and its patience.
 
-Everything here is fixed by its generator alone and never looks at completions, so two policies, and a live and
-a simulated run, meet the same jobs. Instants, routers, sizes and patience each have a stream of their own (for
-instance `Random(f"{seed}:arrivals")`): a longer horizon begins with the same jobs.
+Everything here is fixed by its generator alone and never looks at completions, so two policies, and a live
+and a simulated run, meet the same jobs. Instants, routers, sizes and patience each have a stream of their own
+(for instance `Random(f"{seed}:arrivals")`): a longer horizon begins with the same jobs.
 """
 
 import math
@@ -113,9 +113,7 @@ def patience(count: int, rate: float, law: Law, rng: Random) -> Floats:
         ValueError: `rate` is negative or not finite.
     """
     if not 0.0 <= rate < math.inf:
-        raise ValueError(
-            f"patience rate = {rate!r}: it must be a number >= 0 per time unit (0: jobs wait for ever)"
-        )
+        raise ValueError(f"patience rate = {rate!r}: it must be a number >= 0 per time unit (0: jobs wait for ever)")
     if rate == 0.0:
         return np.full(count, np.inf)
     return sizes(count, law, rng) / rate
