@@ -54,7 +54,8 @@ def number(raw: Any) -> Decimal | Missing:
         return Missing.UNKNOWN
     if value == -1:
         return Missing.UNKNOWN
-    return value if abs(value) < _LARGEST else Missing.OUT_OF_RANGE
+    # Compared, not abs(): arithmetic with an absurd exponent overflows.
+    return value if -_LARGEST < value < _LARGEST else Missing.OUT_OF_RANGE
 
 
 def number_clock(unit: str) -> Clock:
