@@ -121,7 +121,7 @@ class _InFlight(NamedTuple):
 class _Probing:
     """A job that waits for answers, with the policy that asked."""
 
-    __slots__ = ("answers", "attempt", "due", "job", "policy", "silent", "tally")
+    __slots__ = ("answers", "attempt", "due", "job", "policy", "settled", "silent", "tally")
 
     def __init__(self, job: Job, policy: Policy, tally: Tally, silent: list[Server], due: float, attempt: int) -> None:
         self.job = job
@@ -131,6 +131,7 @@ class _Probing:
         self.due = due
         self.attempt = attempt
         self.answers: list[Answer] = []
+        self.settled = False
 
 
 class RouterCore:
@@ -305,6 +306,10 @@ class RouterCore:
         """Decide a job on the answers at hand; with none, uniformly."""
         job = probing.job
         del self._probing[job.id]
+        probing.settled = True
+        oldest = self._oldest_probing
+        while oldest and oldest[0].settled:
+            oldest.popleft()
         answers = probing.answers
         if self.draining:
             answers = [answer for answer in answers if answer[0].id not in self.draining]
@@ -325,12 +330,10 @@ class RouterCore:
         effects: list[RouterEffect] = []
         while self._oldest_probing:
             probing = self._oldest_probing[0]
-            if self._probing.get(probing.job.id) is probing:
-                if probing.due > now:
-                    effects.append(StartTimer(probing.due, ProbesDue()))
-                    return effects
-                effects.append(self._settle(probing))
-            self._oldest_probing.popleft()
+            if probing.due > now:
+                effects.append(StartTimer(probing.due, ProbesDue()))
+                return effects
+            effects.append(self._settle(probing))
         self._probe_timer = False
         return effects
 

@@ -1,0 +1,147 @@
+"""A scenario in virtual time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from router.core import JobArrived, RouterCore, ServerJoined
+from router.policy import Job, Server
+from router.registry import make_policy
+from server.core import Open, RouterJoined, ServerCore
+from services.loadgen.workload import Workload, draw_workload
+from services.measure.records import Floats, Run
+from services.scenario import Scenario
+from services.simulator.network import NO_DELAY, Delays
+from services.simulator.recorder import Reader, Recorder
+from services.simulator.world import Core, World
+
+READINGS = 200
+"""How often the message counters are read in a run."""
+
+BLOCK = 1 << 16
+"""Jobs turned from arrays into objects at a time."""
+
+Wrap = Callable[[Any], Core]
+
+
+def simulate(
+    scenario: Scenario,
+    workload: Workload | None = None,
+    *,
+    sent: Floats | None = None,
+    delays: Delays = NO_DELAY,
+    replication: int = 0,
+    wrap: Wrap | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> Run:
+    """Run a scenario in virtual time, from empty until the last job has ended.
+
+    Units: time units.
+
+    Args:
+        scenario: What to run.
+        workload: The jobs; drawn from the scenario if left out.
+        sent: Shape (jobs,), rising: the instants at which the jobs leave the generator, if not the intended ones.
+        delays: One-way delays of the network.
+        replication: Independent choices of the policies on the same jobs: each number gives others.
+        wrap: Puts something around each core, to watch it.
+        progress: Called now and then with the share of jobs sent.
+
+    Returns:
+        The same that a live run leaves behind.
+    """
+    if workload is None:
+        workload = draw_workload(scenario)
+    sent = workload.instants if sent is None else sent
+    fleet = scenario.fleet()
+    jobs = len(workload.instants)
+    recorder = Recorder(fleet, jobs, delays)
+    routers = _routers(scenario, fleet.routers, replication)
+    servers = _servers(scenario, replication)
+    wrapped = wrap or (lambda core: core)
+    router_cores = {core.id: wrapped(core) for core in routers}
+    server_cores = {core.spec.id: wrapped(core) for core in servers}
+    world = World(router_cores, server_cores, recorder.ended, delays)
+    _connect(world, router_cores, server_cores, routers, servers)
+
+    reader = Reader(world, routers)
+    reader.handle(None, 0.0)
+    horizon = scenario.run.warmup + scenario.run.duration
+    for reading in range(1, READINGS + 1):
+        world.schedule(horizon * reading / READINGS, reader, None)
+    _send_all(world, [router_cores[name] for name in fleet.routers], workload, sent + delays.generator_router, progress)
+    world.run_out()
+    return Run(fleet, recorder.records(workload, sent), reader.log())
+
+
+def _routers(scenario: Scenario, names: list[str], replication: int) -> list[RouterCore]:
+    suffix = f":{replication}" if replication else ""
+    return [
+        RouterCore(
+            name,
+            make_policy(scenario.policy, Random(f"{scenario.seed}:{name}:policy{suffix}")),
+            probe_timeout=float("inf"),
+            ceiling=1 << 62,
+        )
+        for name in names
+    ]
+
+
+def _servers(scenario: Scenario, replication: int) -> list[ServerCore]:
+    suffix = f":{replication}" if replication else ""
+    patience = scenario.patience
+    return [
+        ServerCore(
+            spec,
+            Random(f"{scenario.seed}:{spec.id}:routers{suffix}"),
+            abandons_in_service=patience is not None and patience.in_service,
+        )
+        for spec in scenario.server_specs()
+    ]
+
+
+def _connect(
+    world: World,
+    router_cores: dict[str, Core],
+    server_cores: dict[str, Core],
+    routers: list[RouterCore],
+    servers: list[ServerCore],
+) -> None:
+    """Join everybody to everybody at instant 0, then let every server post its first pull-message."""
+    for server in servers:
+        spec = server.spec
+        for router in routers:
+            known = Server(spec.id, spec.pool, spec.rate, spec.slots, spec.capacity, spec.pool_index)
+            world.give(router_cores[router.id], ServerJoined(known), 0.0)
+            world.give(server_cores[spec.id], RouterJoined(router.id, router.policy.needs), 0.0)
+    for server in servers:
+        world.give(server_cores[server.spec.id], Open(), 0.0)
+
+
+def _send_all(
+    world: World,
+    routers: list[Core],
+    workload: Workload,
+    reach: Floats,
+    progress: Callable[[float], None] | None,
+) -> None:
+    """Hand each job to its router at the instant at which it reaches it, what is due before it first."""
+    patience = np.where(np.isnan(workload.patience), None, workload.patience)
+    for start in range(0, len(reach), BLOCK):
+        part = slice(start, start + BLOCK)
+        columns = zip(
+            reach[part].tolist(),
+            workload.routers[part].tolist(),
+            workload.sizes[part].tolist(),
+            patience[part].tolist(),
+            strict=True,
+        )
+        for id, (at, router, size, patient) in enumerate(columns, start):
+            world.run_until(at)
+            world.give(routers[router], JobArrived(Job(id, size, patient)), at)
+        if progress is not None:
+            progress(min(1.0, (start + BLOCK) / len(reach)))
