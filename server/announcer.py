@@ -18,14 +18,18 @@ class Announcer:
 
     Attributes:
         outstanding: The messages that are out, by number, with the session that holds each.
-        threshold: Post at that many jobs and fewer; -1: no router wants pull-messages.
+        threshold: Post at that many jobs and fewer, never when full; -1: no router wants pull-messages.
+        last_threshold: The threshold by which a message that is used is stale or not: the last one that was
+            not -1, since a dispatch may cross the news that no router wants pull-messages any more.
     """
 
-    def __init__(self, server: str, slots: int, rng: Random) -> None:
+    def __init__(self, server: str, slots: int, capacity: float, rng: Random) -> None:
         self.outstanding: dict[int, Session] = {}
         self.threshold = -1
+        self.last_threshold = 0
         self._server = server
         self._slots = slots
+        self._capacity = capacity
         self._rng = rng
         self._takers: list[Session] = []
         self._stale = "withdraw"
@@ -40,7 +44,9 @@ class Announcer:
         needs = self._takers[-1].needs.pull if self._takers else None
         self.threshold = -1
         if needs is not None and not self._closed:
-            self.threshold = self._slots - 1 if needs.announce_at == "vacancy" else needs.announce_at
+            wanted = self._slots - 1 if needs.announce_at == "vacancy" else needs.announce_at
+            self.threshold = wanted if wanted < self._capacity else int(self._capacity) - 1
+            self.last_threshold = self.threshold
             self._stale = needs.stale
             self._k = needs.k if needs.placement == "shortest_of" else 0
 

@@ -8,12 +8,29 @@ from random import Random
 from typing import Any, NamedTuple
 
 from router.protocol.errors import LocalProtocolError
-from router.protocol.messages import Dispatch, End, Outcome, Probe, Pull, Report, Withdraw
-from router.protocol.needs import Needs
+from router.protocol.messages import Dispatch, End, Outcome, Probe
 from router.protocol.timer import StartTimer
 from server.announcer import Announcer
+from server.events import (
+    Drain,
+    NeedsChanged,
+    Open,
+    PatienceEnded,
+    ReportDue,
+    RouterJoined,
+    RouterLeft,
+    ServerEffect,
+    ServerEvent,
+    ServiceEnded,
+    Work,
+)
 from server.reporter import Reporter
 from server.session import Session
+
+__all__ = [
+    "Drain", "NeedsChanged", "Open", "PatienceEnded", "ReportDue", "RouterJoined", "RouterLeft", "ServerCore",
+    "ServerEffect", "ServerEvent", "ServerSpec", "ServiceEnded", "Work",
+]  # fmt: skip
 
 
 class ServerSpec(NamedTuple):
@@ -36,77 +53,6 @@ class ServerSpec(NamedTuple):
     pool_index: int = 0
 
 
-class Work:
-    """A job at this server, from its arrival to its end."""
-
-    __slots__ = ("arrived", "job", "session", "size", "stale", "started", "state")
-
-    WAITING, IN_SERVICE, GONE = "waiting", "in service", "gone"
-
-    def __init__(self, session: Session, dispatch: Dispatch, arrived: float, stale: bool) -> None:
-        self.session = session
-        self.job = dispatch.job
-        self.size = dispatch.size
-        self.arrived = arrived
-        self.stale = stale
-        self.started = arrived
-        self.state = Work.WAITING
-
-
-class RouterJoined(NamedTuple):
-    """A link to a router is up."""
-
-    router: str
-    needs: Needs
-
-
-class NeedsChanged(NamedTuple):
-    """The router has another policy."""
-
-    router: str
-    needs: Needs
-
-
-class RouterLeft(NamedTuple):
-    """The link to a router is lost: its pull-messages are void, its jobs go on unheard."""
-
-    router: str
-
-
-class Open(NamedTuple):
-    """The links to all routers known at start are up: post the first pull-message."""
-
-
-class Drain(NamedTuple):
-    """Take nothing new; finish what is here."""
-
-
-class ServiceEnded(NamedTuple):
-    """Timer: the service of this job is over."""
-
-    work: Work
-
-
-class PatienceEnded(NamedTuple):
-    """Timer: this job will wait no longer."""
-
-    work: Work
-
-
-class ReportDue(NamedTuple):
-    """Timer: the next periodic report to this router, while its needs are still these."""
-
-    session: Session
-    needs: Needs
-
-
-ServerEvent = (
-    Dispatch | Probe | RouterJoined | NeedsChanged | RouterLeft | Open | Drain
-    | ServiceEnded | PatienceEnded | ReportDue
-)  # fmt: skip
-ServerEffect = Pull | Withdraw | Report | End | StartTimer
-
-
 class ServerCore:
     """One server: its queue, its slots, and what it tells the routers. One caller; not thread-safe.
 
@@ -120,6 +66,8 @@ class ServerCore:
         rng: The source of its draws (which router to tell).
         time_unit: Clock units in a time unit.
         abandons_in_service: Patience also ends a service.
+        ceiling: The most jobs that it holds where its capacity is larger still; beyond, they fail with reason
+            `ceiling`.
         now: The instant at which it opens, empty.
 
     Attributes:
@@ -138,6 +86,7 @@ class ServerCore:
         *,
         time_unit: float = 1.0,
         abandons_in_service: bool = False,
+        ceiling: int = 1_000_000,
         now: float = 0.0,
     ) -> None:
         self.spec = spec
@@ -154,10 +103,10 @@ class ServerCore:
         self._time_unit = time_unit
         self._service_unit = time_unit / spec.rate
         self._slots = spec.slots
-        self._capacity = spec.capacity
+        self._room = min(spec.capacity, ceiling)
         self._abandons_in_service = abandons_in_service
         self._waiting: deque[Work] = deque()
-        self._announcer = Announcer(spec.id, spec.slots, rng)
+        self._announcer = Announcer(spec.id, spec.slots, spec.capacity, rng)
         self._reporter = Reporter(spec.id, rng)
         self._handlers: dict[type, Callable[[Any, float], list[ServerEffect]]] = {
             Dispatch: self._dispatch,
@@ -171,6 +120,12 @@ class ServerCore:
             Open: self._open,
             Drain: self._drain,
         }
+
+    def occupancy(self, now: float) -> list[float]:
+        """`time_at_length` up to `now`."""
+        times = list(self.time_at_length)
+        times[self.length] += now - self._since
+        return times
 
     def handle(self, event: ServerEvent, now: float) -> list[ServerEffect]:
         """Take one event in, at instant `now`; return what is to be done, in order.
@@ -198,14 +153,16 @@ class ServerCore:
             stale = event.expected is not None and event.expected != length
         else:
             announcer.outstanding.pop(event.number, None)
-            stale = length > announcer.threshold
+            stale = length > announcer.last_threshold
         if stale:
             self.stale += 1
         work = Work(session, event, now, stale)
         if self.draining:
             return self._end(work, "failed", "draining", now)
-        if length >= self._capacity:
-            return self._end(work, "blocked", "", now)
+        if length >= self._room:
+            if length >= self.spec.capacity:
+                return self._end(work, "blocked", "", now)
+            return self._end(work, "failed", "ceiling", now)
         session.believed += 1
         self._change_length(length + 1, now)
         effects: list[ServerEffect] = []
@@ -255,6 +212,9 @@ class ServerCore:
                 if successor.state is Work.WAITING:  # else it has abandoned, and left its place empty
                     effects.append(self._start(successor, now))
                     break
+        elif len(self._waiting) > 2 * (length - self.busy) + 64:
+            # Empty places go away when a slot comes to them; a slot that is held for long must not let them pile up.
+            self._waiting = deque(other for other in self._waiting if other.state is Work.WAITING and other is not work)
         if self._announcer.threshold >= 0:
             effects += self._announcer.fallen(length)
         if self._reporter.on_change:
@@ -321,6 +281,8 @@ class ServerCore:
         session = self._session(event.router)
         effects: list[ServerEffect] = list(self._announcer.recall(session))
         session.needs = event.needs
+        session.needs_changes += 1
+        self.sessions[event.router] = self.sessions.pop(event.router)  # the last to say what it needs
         return effects + self._needs_are_new(session, now)
 
     def _needs_are_new(self, session: Session, now: float) -> list[ServerEffect]:
@@ -349,14 +311,14 @@ class ServerCore:
 
     def _report_due(self, event: ReportDue, now: float) -> list[ServerEffect]:
         session = event.session
-        if not session.up or session.needs is not event.needs:
+        if not session.up or session.needs_changes != event.needs_changes:
             return []
         return [self._reporter.report(session, self.length), self._next_report(session, now)]
 
     def _next_report(self, session: Session, now: float) -> StartTimer:
         reports = session.needs.reports
         assert reports is not None and reports.every is not None
-        return StartTimer(now + reports.every * self._time_unit, ReportDue(session, session.needs))
+        return StartTimer(now + reports.every * self._time_unit, ReportDue(session, session.needs_changes))
 
     def _open(self, event: Open, now: float) -> list[ServerEffect]:
         return list(self._announcer.open(self.length))

@@ -10,7 +10,7 @@ class Session:
 
     Attributes:
         router: The router's name.
-        needs: What its policy asks for.
+        needs: What its policy asks for. `needs_changes`: how often that has changed on this link.
         seen: Dispatches received on this link.
         up: Whether the link is up.
         held: Pull-messages that the router last said it holds.
@@ -18,11 +18,12 @@ class Session:
             what it has sent since.
     """
 
-    __slots__ = ("believed", "held", "needs", "router", "seen", "up")
+    __slots__ = ("believed", "held", "needs", "needs_changes", "router", "seen", "up")
 
     def __init__(self, router: str, needs: Needs) -> None:
         self.router = router
         self.needs = needs
+        self.needs_changes = 0
         self.seen = 0
         self.up = True
         self.held = 0

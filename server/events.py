@@ -1,0 +1,81 @@
+"""What may happen to a server: events and timers, and the job that timers speak of."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from router.protocol.messages import Dispatch, End, Probe, Pull, Report, Withdraw
+from router.protocol.needs import Needs
+from router.protocol.timer import StartTimer
+from server.session import Session
+
+
+class Work:
+    """A job at this server, from its arrival to its end."""
+
+    __slots__ = ("arrived", "job", "session", "size", "stale", "started", "state")
+
+    WAITING, IN_SERVICE, GONE = "waiting", "in service", "gone"
+
+    def __init__(self, session: Session, dispatch: Dispatch, arrived: float, stale: bool) -> None:
+        self.session = session
+        self.job = dispatch.job
+        self.size = dispatch.size
+        self.arrived = arrived
+        self.stale = stale
+        self.started = arrived
+        self.state = Work.WAITING
+
+
+class RouterJoined(NamedTuple):
+    """A link to a router is up."""
+
+    router: str
+    needs: Needs
+
+
+class NeedsChanged(NamedTuple):
+    """The router has another policy."""
+
+    router: str
+    needs: Needs
+
+
+class RouterLeft(NamedTuple):
+    """The link to a router is lost: its pull-messages are void, its jobs go on unheard."""
+
+    router: str
+
+
+class Open(NamedTuple):
+    """The links to all routers known at start are up: post the first pull-message."""
+
+
+class Drain(NamedTuple):
+    """Take nothing new; finish what is here."""
+
+
+class ServiceEnded(NamedTuple):
+    """Timer: the service of this job is over."""
+
+    work: Work
+
+
+class PatienceEnded(NamedTuple):
+    """Timer: this job will wait no longer."""
+
+    work: Work
+
+
+class ReportDue(NamedTuple):
+    """Timer: the next periodic report to this router, unless its needs have changed since."""
+
+    session: Session
+    needs_changes: int
+
+
+ServerEvent = (
+    Dispatch | Probe | RouterJoined | NeedsChanged | RouterLeft | Open | Drain
+    | ServiceEnded | PatienceEnded | ReportDue
+)  # fmt: skip
+ServerEffect = Pull | Withdraw | Report | End | StartTimer
