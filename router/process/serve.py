@@ -1,0 +1,192 @@
+"""Run a web application as a process of its own: it says where it listens, drains when told to end, and ends.
+
+    sys.exit(run(lambda: serve(app, Listen(role="router", id="router-1", port=0), drain)))
+
+When it listens it writes one line on standard output, from which who started it learns the port:
+
+    {"event": "listening", "role": "router", "id": "router-1", "url": "http://127.0.0.1:43127", "pid": 123}
+"""
+
+import asyncio
+import errno
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import web
+
+EXIT_OK = 0
+EXIT_USER_MISTAKE = 2
+EXIT_RUN_INVALID = 3  # the port is in use, or the parent is gone
+
+MAX_BODY_BYTES = 64 << 10  # for `web.Application(client_max_size=...)`: a job is some tens of bytes
+_MAX_LINE_BYTES = 4096
+_MAX_HEADER_BYTES = 8192
+_BACKLOG = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """Where and as what a process serves.
+
+    Attributes:
+        role: What it is: `router`, `server`, …
+        id: Which one it is.
+        host: The address to bind to, or a name that resolves to it.
+        port: The port, or 0 for any free one.
+        drain_limit_s: After so long a drain is given up.
+        close_limit_s: So long may handlers that still run after the drain delay the exit.
+        end_with_parent: End when standard input ends: see `end_with_parent`.
+    """
+
+    role: str
+    id: str
+    host: str = "127.0.0.1"
+    port: int = 0
+    drain_limit_s: float = 10.0
+    close_limit_s: float = 1.0
+    end_with_parent: bool = False
+
+
+class _CannotListen(Exception):
+    """What is wrong with host and port, and the exit code for it."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def run(main: Callable[[], Coroutine[Any, Any, int]]) -> int:
+    """Run the coroutine function `main` on uvloop, or on asyncio's own loop where there is no uvloop."""
+    try:
+        from uvloop import new_event_loop as loop_factory
+    except ImportError:
+        with asyncio.Runner() as runner:
+            return runner.run(main())
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        return runner.run(main())
+
+
+async def serve(app: web.Application, listen: Listen, drain: Callable[[], Awaitable[object]] | None = None) -> int:
+    """Serve until SIGTERM or SIGINT, then drain, close and return the exit code.
+
+    While `drain` runs, requests are still answered: the application itself refuses new work. A second signal ends
+    the drain. Idle connections are closed at once; handlers that hold one open (WebSockets) should end in the
+    application's `on_shutdown`.
+
+    Args:
+        app: The application; its body limit is its own `client_max_size`, best MAX_BODY_BYTES.
+        listen: Where and as what.
+        drain: Called once at the first signal.
+
+    Returns:
+        EXIT_OK; EXIT_RUN_INVALID when the port is in use; EXIT_USER_MISTAKE when host and port cannot be had.
+    """
+    if listen.end_with_parent:
+        end_with_parent()
+    try:
+        listener = await _bind(listen.host, listen.port)
+    except _CannotListen as error:
+        _complain(listen, f"cannot listen on {listen.host}:{listen.port}: {error}")
+        return error.code
+    signals: asyncio.Queue[int] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, signals.put_nowait, number)
+    runner = web.AppRunner(
+        app,
+        access_log=None,
+        shutdown_timeout=listen.close_limit_s,
+        max_line_size=_MAX_LINE_BYTES,
+        max_field_size=_MAX_HEADER_BYTES,
+    )
+    try:
+        await runner.setup()
+        await web.SockSite(runner, listener, backlog=_BACKLOG).start()
+        _announce(listen, listener)
+        await signals.get()
+        if drain is not None:
+            await _drain(listen, drain, signals)
+    finally:
+        await runner.cleanup()
+        listener.close()
+    return EXIT_OK
+
+
+def end_with_parent() -> None:
+    """End this process as soon as its standard input ends, whatever it is doing.
+
+    Who starts the process gives it a pipe as standard input and keeps the other end without ever writing. However
+    that parent ends, by SIGKILL too, the kernel closes the pipe, and this process leaves at once. The pipe is
+    chosen over Linux's PR_SET_PDEATHSIG because it has no gap: a parent that died before this call is noticed as
+    well, a shell or launcher between the two does not matter, a parent's *thread* that ends is no false alarm
+    (that signal is tied to the thread that forked), and it works on every POSIX system. A thread of its own
+    watches, so that a loop that is stuck ends as well.
+    """
+
+    def watch() -> None:
+        # os.read, not sys.stdin: a buffered reader's lock would disturb an orderly exit.
+        with suppress(OSError):
+            while os.read(0, 4096):
+                pass
+        with suppress(OSError):
+            os.write(2, b"standard input has ended: the parent is gone, so this process ends as well\n")
+        os._exit(EXIT_RUN_INVALID)
+
+    threading.Thread(target=watch, name="end-with-parent", daemon=True).start()
+
+
+async def _bind(host: str, port: int) -> socket.socket:
+    """Open the listening socket: one address only, so that port 0 gives one port."""
+    if not 0 <= port <= 65535:
+        raise _CannotListen(EXIT_USER_MISTAKE, "expected a port from 0 (any free one) to 65535")
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, address = found[0]
+        return socket.create_server(address[:2], family=family, backlog=_BACKLOG)
+    except socket.gaierror as error:
+        message = f"expected an address of this machine or a name that resolves to one: {error.strerror}"
+        raise _CannotListen(EXIT_USER_MISTAKE, message) from None
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        if error.errno == errno.EADDRINUSE:
+            message = "the port is in use: end what listens there, or choose another port (0: any free one)"
+            raise _CannotListen(EXIT_RUN_INVALID, message) from None
+        raise _CannotListen(EXIT_USER_MISTAKE, f"{reason}: choose another host or port") from None
+
+
+async def _drain(listen: Listen, drain: Callable[[], Awaitable[object]], signals: asyncio.Queue[int]) -> None:
+    draining = asyncio.ensure_future(drain())
+    impatient = asyncio.ensure_future(signals.get())
+    await asyncio.wait((draining, impatient), timeout=listen.drain_limit_s, return_when=asyncio.FIRST_COMPLETED)
+    if not draining.done():
+        why = "a second signal came" if impatient.done() else f"{listen.drain_limit_s:g} s have passed"
+        _complain(listen, f"the drain is not finished, but {why}: what still runs is cut off")
+        draining.cancel()
+        await asyncio.wait((draining,), timeout=listen.close_limit_s)
+    impatient.cancel()
+    if draining.done() and not draining.cancelled() and (error := draining.exception()):
+        _complain(listen, f"the drain failed: {error!r}")
+
+
+def _announce(listen: Listen, listener: socket.socket) -> None:
+    host, port = listener.getsockname()[:2]
+    # Bound to every address: the loopback one is where the parent, on this machine, reaches it.
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    line = {"event": "listening", "role": listen.role, "id": listen.id, "url": url, "pid": os.getpid()}
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
+
+
+def _complain(listen: Listen, message: str) -> None:
+    sys.stderr.write(f"{listen.id}: {message}\n")
+    sys.stderr.flush()
