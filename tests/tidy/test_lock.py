@@ -38,15 +38,11 @@ def test_nothing_but_pins_stands_in_a_lock(lock: str) -> None:
 def test_every_dependency_is_locked() -> None:
     project = pyproject()["project"]
     needed = {normal(re.split(r"[^A-Za-z0-9._-]", entry)[0]) for entry in project["dependencies"]}
-    tools = {
-        normal(re.split(r"[^A-Za-z0-9._-]", entry)[0]) for entry in project["optional-dependencies"]["dev"]
-    }
+    tools = {normal(re.split(r"[^A-Za-z0-9._-]", entry)[0]) for entry in project["optional-dependencies"]["dev"]}
     assert needed - set(pins("requirements.txt")) == set()
     assert (needed | tools) - set(pins("requirements-dev.txt")) == set()
 
 
 def test_both_locks_agree() -> None:
     development = pins("requirements-dev.txt")
-    assert {
-        name: rest for name, rest in pins("requirements.txt").items() if development.get(name) != rest
-    } == {}
+    assert {name: rest for name, rest in pins("requirements.txt").items() if development.get(name) != rest} == {}

@@ -88,9 +88,7 @@ def verdict(root: Path, contents: dict[str, str]) -> str:
 def test_a_pure_room_that_looks_at_the_world_is_caught(tmp_path: Path) -> None:
     imports = "".join(f"import {name}\n" for name in IMPURE)
     said = verdict(tmp_path, {f"{room}.inner": imports for room in PURE + OUTSIDE})
-    missed = [
-        f"{room} -> {name}" for room in PURE for name in IMPURE if f"{room}.inner -> {name} " not in said
-    ]
+    missed = [f"{room} -> {name}" for room in PURE for name in IMPURE if f"{room}.inner -> {name} " not in said]
     wronged = [room for room in OUTSIDE if f"{room}.inner ->" in said]
     assert (missed, wronged) == ([], [])
 
@@ -144,8 +142,7 @@ def test_only_the_rooms_that_talk_to_the_world_are_exempt() -> None:
     contracts = pyproject()["tool"]["importlinter"]["contracts"]
     exemptions = [line for c in contracts if c["name"].startswith("Pure") for line in c["ignore_imports"]]
     patterns = [
-        re.escape(line.removesuffix(" -> *")).replace(r"\*\*", ".+").replace(r"\*", "[^.]+")
-        for line in exemptions
+        re.escape(line.removesuffix(" -> *")).replace(r"\*\*", ".+").replace(r"\*", "[^.]+") for line in exemptions
     ]
     exempt = [name for name in modules() if any(re.fullmatch(pattern, name) for pattern in patterns)]
     assert [name for name in exempt if not re.match("|".join(map(re.escape, OUTSIDE)), name)] == []

@@ -11,9 +11,7 @@ from tests.tidy.tree import PACKAGES, ROOT, files, python_files
 HOSTS = ["py" + "pi.org", "python" + "hosted.org", "np" + "mjs.org", "deb." + "debian.org"]
 FOLDERS = ["/ro" + "ot/", "/wo" + "rk/", "/ho" + "me/", "/opt/" + "pypi", "/Us" + "ers/"]
 # A path starts where no longer path goes on: docs/root/ is one of ours.
-PLACES = re.compile(
-    "|".join([re.escape(host) for host in HOSTS] + [rf"(?<![\w.$}}]){folder}" for folder in FOLDERS])
-)
+PLACES = re.compile("|".join([re.escape(host) for host in HOSTS] + [rf"(?<![\w.$}}]){folder}" for folder in FOLDERS]))
 
 FORBIDDEN_NAMES = re.compile("latency|dispatcher", re.IGNORECASE)
 

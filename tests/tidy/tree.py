@@ -38,9 +38,7 @@ def files() -> tuple[Path, ...]:
 def python_files(*folders: str) -> list[Path]:
     """Return the Python files below the given top-level folders (all folders when none is given)."""
     return [
-        path
-        for path in files()
-        if path.suffix == ".py" and (not folders or path.relative_to(ROOT).parts[0] in folders)
+        path for path in files() if path.suffix == ".py" and (not folders or path.relative_to(ROOT).parts[0] in folders)
     ]
 
 
