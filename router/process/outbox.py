@@ -94,7 +94,7 @@ class Outbox(Generic[Message]):
         self._cut_limit_s = cut_limit_s
         self._on_cut = on_cut
         self._open = True
-        self._queue: asyncio.Queue[Message | _End] = asyncio.Queue(limit)
+        self._queue: asyncio.Queue[Message | _Frame] = asyncio.Queue(limit)
         self._writer = asyncio.create_task(self._write())
         self._cutting: asyncio.Task[None] | None = None
 
@@ -124,6 +124,10 @@ class Outbox(Generic[Message]):
             return False
         return True
 
+    def put_frame(self, frame: bytes) -> bool:
+        """Send a frame that is ready, by itself and in its place among the messages; else as `put`."""
+        return self.put(_Frame(frame))  # type: ignore[arg-type]  # the writer knows it from a message
+
     def cut(self, reason: str, code: int = WSCloseCode.TRY_AGAIN_LATER) -> None:
         """Give the link up: what waits is dropped, the peer is told why, and it need not answer."""
         if self._open:
@@ -150,7 +154,7 @@ class Outbox(Generic[Message]):
         try:
             while True:
                 message = await queue.get()
-                while not isinstance(message, _End):
+                while not isinstance(message, _Frame):
                     batch.append(message)
                     if len(batch) == self._max_batch or queue.empty():
                         break
@@ -162,8 +166,12 @@ class Outbox(Generic[Message]):
                     self.messages += len(batch)
                     self.bytes += len(frame)
                     batch.clear()
-                if isinstance(message, _End):
+                if message is _END:
                     return
+                if isinstance(message, _Frame):
+                    await send(message.data)
+                    self.frames += 1
+                    self.bytes += len(message.data)
         except ConnectionError as error:
             self.cut(f"the peer is gone: {error}")
         except Exception as error:
@@ -190,11 +198,16 @@ class Outbox(Generic[Message]):
                 connection.close()
 
 
-class _End:
-    """Marks the end of the queue."""
+class _Frame:
+    """Stands in the queue for a frame that is ready."""
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
 
 
-_END = _End()
+_END = _Frame(b"")
 
 
 def _close_message(reason: str) -> bytes:

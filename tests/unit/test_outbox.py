@@ -84,6 +84,19 @@ async def test_a_frame_has_a_most_and_the_order_stays():
     assert ws.frames == [b"0,1,2", b"3,4,5", b"6"]
 
 
+async def test_a_ready_frame_goes_alone_and_in_its_place():
+    ws = FakeWebSocket()
+    outbox = Outbox(ws, encode)
+    outbox.put(1)
+    outbox.put(2)
+    outbox.put_frame(b"ready")
+    outbox.put_frame(b"again")
+    outbox.put(3)
+    await outbox.close()
+    assert ws.frames == [b"1,2", b"ready", b"again", b"3"]
+    assert (outbox.frames, outbox.messages, outbox.bytes) == (4, 3, 14)
+
+
 async def test_close_flushes_a_full_queue():
     ws = FakeWebSocket()
     outbox = Outbox(ws, encode, limit=5, max_batch=2)
