@@ -7,10 +7,10 @@ from random import Random
 from typing import Any
 
 import numpy as np
+from router.registry import make_policy
 
 from router.core import JobArrived, RouterCore, ServerJoined
 from router.policy import Job, Server
-from router.registry import make_policy
 from server.core import Open, RouterJoined, ServerCore
 from services.loadgen.workload import Workload, draw_workload
 from services.measure.records import Floats, Run

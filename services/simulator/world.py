@@ -33,9 +33,9 @@ class Core(Protocol):
 class World:
     """Runs cores in virtual time.
 
-    Events fire in order of `(instant, sequence of scheduling)`. A message without delay is handed over
-    at once, before anything else happens, in the order of sending; so with `NO_DELAY` routers know the truth as soon as it is
-    sent. What is due at an instant comes before the job that arrives at it.
+    Events fire in order of `(instant, sequence of scheduling)`. A message without delay is handed over at
+    once, before anything else happens, in the order of sending; so with `NO_DELAY` routers know the truth
+    as soon as it is sent. What is due at an instant comes before the job that arrives at it.
 
     Units: time units.
 
