@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from router.protocol.errors import LocalProtocolError
+from router.protocol.errors import LocalProtocolError, SettingsError
 from router.protocol.needs import Needs
 
 
@@ -107,10 +107,18 @@ class Fleet(NamedTuple):
 class Parameters(BaseModel):
     """The parameters of a policy: typed, with defaults; unknown ones are refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     def check(self, fleet: Fleet) -> None:
         """Raise `SettingsError` where the parameters make no sense for this fleet."""
+
+
+def check_sample(d: int, replacement: bool, fleet: Fleet) -> None:
+    """Raise `SettingsError` if d different servers cannot be drawn from this fleet."""
+    servers = sum(fleet.servers)
+    if d > servers and not replacement:
+        there = "is 1 server" if servers == 1 else f"are {servers} servers"
+        raise SettingsError(f"policy.d = {d}, but there {there}: choose d <= {servers}, or policy.replacement = true")
 
 
 class Policy(ABC):

@@ -1,1 +1,1 @@
-"""One file a policy family; `router.registry` discovers them, and none imports another."""
+"""The policies, one file a family. The registry finds them; policies never import one another."""
