@@ -1,0 +1,272 @@
+"""One link: dial a router's address, greet, carry messages both ways, and dial again when it is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import ClientError, ClientWebSocketResponse, WSCloseCode, WSMsgType
+
+from router.process.outbox import Outbox, dial
+from router.protocol.codec import FROM_ROUTER, LinkCodec, unpack
+from router.protocol.errors import RemoteProtocolError
+from router.protocol.messages import Message
+from router.protocol.needs import Needs
+from router.protocol.notices import NewNeeds, Welcome, check_version, read_notice
+from server.app.discovery import Address
+
+if TYPE_CHECKING:
+    from server.app.links import Links
+
+# A router that asks for reports more often than this would drown itself and every server.
+SHORTEST_PERIOD_S = 1e-3
+
+REFUSALS = ("protocol", "duplicate", "internal")
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class LinkCounts:
+    """What happened on the links so far.
+
+    Attributes:
+        ups: Links that came up. `losses`: those of them that are down again.
+        failures: Attempts that brought no link.
+        refusals: Links closed from this side, by cause: `protocol`: the router said what is not allowed;
+            `duplicate`: it has a link already; `internal`: a mistake of ours.
+        delays: Messages from routers that share our clock. `delay_s`: the sum of their one-way delays.
+    """
+
+    ups: int = 0
+    losses: int = 0
+    failures: int = 0
+    refusals: dict[str, int] = field(default_factory=lambda: dict.fromkeys(REFUSALS, 0))
+    delays: int = 0
+    delay_s: float = 0.0
+
+
+class Backoff:
+    """Pauses that double from `first_s` to `most_s`, each shortened at random by up to a half.
+
+    Without the random part, all servers that lost a router would come back to it at the same instant.
+    """
+
+    def __init__(self, first_s: float, most_s: float, rng: Random) -> None:
+        self._first_s = first_s
+        self._most_s = most_s
+        self._rng = rng
+        self._next_s = first_s
+
+    def reset(self) -> None:
+        """Begin anew."""
+        self._next_s = self._first_s
+
+    def pause_s(self) -> float:
+        """The next pause."""
+        pause_s = min(self._next_s, self._most_s)
+        self._next_s = 2.0 * pause_s
+        return pause_s * (1.0 - 0.5 * self._rng.random())
+
+
+class Link:
+    """The link to one address.
+
+    Attributes:
+        address: Where the router is.
+        router: Its name, while the link is up. `epoch`: its incarnation.
+        up: Whether messages flow.
+        wanted: Whether discovery still names the address.
+        duplicate: Whether the address leads to a router that is linked by another one.
+    """
+
+    def __init__(self, links: Links, address: Address) -> None:
+        self.address = address
+        self.router = ""
+        self.epoch = 0
+        self.up = False
+        self.wanted = True
+        self.duplicate = False
+        self._links = links
+        self._driver = links.driver
+        settings = links.settings
+        rng = settings.stream(settings.id, f"backoff:{address}")
+        self._backoff = Backoff(settings.reconnect_first_s, settings.reconnect_most_s, rng)
+        self._codec: LinkCodec
+        self._shares_clock = False
+        self._ws: ClientWebSocketResponse
+        self._outbox: Outbox[Message]
+
+    async def run(self) -> None:
+        """Dial, serve, and dial again, as long as the address is wanted."""
+        clock, settings = self._driver.clock, self._links.settings
+        while self.wanted:
+            began = clock()
+            try:
+                await self._once()
+            except (ClientError, OSError, TimeoutError) as error:
+                self._links.counts.failures += 1
+                _log.info("no link to %s: %r", self.address, error)
+            # A router that drops the link as soon as it is up must not be dialled ever faster.
+            if clock() - began > settings.reconnect_most_s:
+                self._backoff.reset()
+            if self.wanted:
+                await asyncio.sleep(self._backoff.pause_s())
+
+    async def close(self) -> None:
+        """Send what waits, then say goodbye."""
+        if self.up:
+            await self._outbox.close(reason="the server process ends", code=WSCloseCode.GOING_AWAY)
+
+    async def tell(self, frame: bytes) -> None:
+        """Send a notice; a router that does not take it soon will learn by its link."""
+        try:
+            async with asyncio.timeout(1.0):
+                await self._ws.send_bytes(frame)
+        except (ConnectionError, TimeoutError) as error:
+            _log.info("router %s did not take a notice: %r", self.router, error)
+
+    # -- one connection -----------------------------------------------------------------------
+
+    async def _once(self) -> None:
+        settings = self._links.settings
+        async with asyncio.timeout(settings.handshake_limit_s):
+            url = f"{self.address.url}/v1/link"
+            self._ws = await dial(self._links.session, url, heartbeat_s=settings.heartbeat_s)
+        self._outbox = Outbox(self._ws, self._encode, limit=settings.backlog, on_cut=self._lose)
+        try:
+            async with asyncio.timeout(settings.handshake_limit_s):
+                await self._ws.send_bytes(self._links.hello)
+                welcome = await self._receive_welcome()
+            if welcome is not None and self._join(welcome):
+                await self._serve()
+        except RemoteProtocolError as error:
+            self._refuse("protocol", str(error), WSCloseCode.PROTOCOL_ERROR)
+        except (ClientError, OSError, TimeoutError):
+            raise
+        except Exception:
+            _log.exception("the link to %s failed for a reason that is ours", self.address)
+            self._refuse("internal", "mistake in the server process", WSCloseCode.INTERNAL_ERROR)
+        finally:
+            self._lose("the link is lost")
+            self._outbox.cut("the link is lost")
+            await self._outbox.close()
+
+    async def _receive_welcome(self) -> Welcome | None:
+        data = await self._receive()
+        if data is None:
+            self._links.counts.failures += 1
+            _log.info("router at %s closed before its welcome (code %s)", self.address, self._ws.close_code)
+            return None
+        welcome = read_notice(unpack(data))
+        if not isinstance(welcome, Welcome):
+            raise RemoteProtocolError(f"expected the welcome first, found notice {welcome.notice!r}")
+        check_version(welcome.version)
+        self._check(welcome.needs)
+        return welcome
+
+    def _join(self, welcome: Welcome) -> bool:
+        """Register the router, unless it has a link already."""
+        other = self._links.linked_by(welcome.router)
+        self.duplicate = other is not None and welcome.epoch <= other.epoch
+        if other is not None:
+            if self.duplicate:
+                reason = f"router {welcome.router} is linked already, by {other.address}"
+                self._refuse("duplicate", reason, WSCloseCode.POLICY_VIOLATION)
+                self._links.settled()
+                return False
+            other.replace()
+        self.router = welcome.router
+        self.epoch = welcome.epoch
+        self._shares_clock = welcome.boot == self._links.boot
+        self._codec = LinkCodec(welcome.router, list(self._driver.cores), FROM_ROUTER)
+        self.up = True
+        self._links.counts.ups += 1
+        self._driver.router_joined(welcome.router, welcome.needs, self._outbox.put)
+        self._links.joined(self)
+        return True
+
+    async def _serve(self) -> None:
+        if draining := self._driver.draining:
+            await self.tell(self._links.drains(draining))
+        while (data := await self._receive()) is not None:
+            if not self.up:
+                return  # frames that were on their way when the link was lost
+            value = unpack(data)
+            if type(value) is list:
+                self._take(value)
+            else:
+                self._take_notice(value)
+
+    def _take(self, frame: list[Any]) -> None:
+        stamp_s, messages = self._codec.read(frame)
+        if self._shares_clock:
+            counts = self._links.counts
+            counts.delays += len(messages)
+            counts.delay_s += max(0.0, self._driver.clock() - stamp_s) * len(messages)
+        self._driver.receive(messages)
+
+    def _take_notice(self, value: Any) -> None:
+        notice = read_notice(value)
+        if not isinstance(notice, NewNeeds):
+            raise RemoteProtocolError(f"expected messages or new needs, found notice {notice.notice!r}")
+        self._check(notice.needs)
+        self._driver.needs_changed(self.router, notice.needs)
+
+    def _check(self, needs: Needs) -> None:
+        every = needs.reports.every if needs.reports is not None else None
+        if every is not None and every * self._links.settings.time_unit_s < SHORTEST_PERIOD_S:
+            raise RemoteProtocolError(
+                f"reports every {every:g} time units of {self._links.settings.time_unit_s:g} s: "
+                f"at least {SHORTEST_PERIOD_S:g} s must lie between them"
+            )
+
+    # -- bytes --------------------------------------------------------------------------------
+
+    def _encode(self, messages: list[Message]) -> bytes:
+        return self._codec.encode(messages, self._driver.clock())
+
+    async def _receive(self) -> bytes | None:
+        """The next frame; `None`: the link is closed.
+
+        Raises:
+            RemoteProtocolError: The router sent what is no binary frame, or a frame that is too long.
+        """
+        message = await self._ws.receive()
+        if message.type is WSMsgType.BINARY:
+            return bytes(message.data)
+        if message.type is WSMsgType.TEXT:
+            raise RemoteProtocolError("expected a binary frame, found text")
+        if message.type is WSMsgType.ERROR and self._ws.close_code in _PEER_IS_WRONG:
+            raise RemoteProtocolError(f"no valid WebSocket frame: {message.data}")
+        return None
+
+    # -- the end ------------------------------------------------------------------------------
+
+    def replace(self) -> None:
+        """A newer incarnation of the router has a link of its own."""
+        self._lose("a newer incarnation of the router is linked")
+        self._outbox.cut("a newer incarnation of this router is linked", WSCloseCode.GOING_AWAY)
+
+    def _refuse(self, cause: str, reason: str, code: int) -> None:
+        self._links.counts.refusals[cause] += 1
+        _log.warning("link to %s refused: %s", self.address, reason)
+        self._lose(reason)
+        self._outbox.cut(reason, code)
+
+    def _lose(self, reason: str) -> None:
+        """Tell the servers, once; later frames and messages of this link are void."""
+        if self.up:
+            self.up = False
+            self._links.counts.losses += 1
+            _log.info("link to router %s at %s is down: %s", self.router, self.address, reason)
+            self._links.left(self)
+            self._driver.router_left(self.router)
+
+
+_PEER_IS_WRONG = (
+    WSCloseCode.PROTOCOL_ERROR, WSCloseCode.UNSUPPORTED_DATA, WSCloseCode.INVALID_TEXT, WSCloseCode.MESSAGE_TOO_BIG
+)  # fmt: skip

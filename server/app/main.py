@@ -1,0 +1,57 @@
+"""The server process, from its settings to its exit code."""
+
+from __future__ import annotations
+
+import gc
+import logging
+
+from router.process.serve import Listen, serve
+from router.process.serve import run as run_loop
+from server.app.driver import ServerDriver
+from server.app.links import Links
+from server.app.metrics import make_metrics
+from server.app.settings import SHORTEST_SERVICE_S, ServerSettings
+from server.app.web import make_application
+
+_log = logging.getLogger(__name__)
+
+
+def run(settings: ServerSettings) -> int:
+    """Run a server process until it is told to end; return its exit code.
+
+    On SIGTERM its servers drain: pull-messages are withdrawn, routers are told, the jobs that are there finish
+    within `drain_limit_s`.
+    """
+    logging.basicConfig(format=f"%(asctime)s %(levelname)s {settings.id}: %(message)s")
+    return run_loop(lambda: serve_servers(settings))
+
+
+async def serve_servers(settings: ServerSettings) -> int:
+    """Serve in the running loop; see `run`."""
+    if settings.mean_service_s < SHORTEST_SERVICE_S:
+        _log.warning(
+            "the mean service time is %.3g ms; below %.0f ms the machine's own delays show in the results: "
+            "choose a larger time_unit_s (now %g)",
+            settings.mean_service_s * 1e3, SHORTEST_SERVICE_S * 1e3, settings.time_unit_s,
+        )  # fmt: skip
+    driver = ServerDriver(settings)
+    links = Links(settings, driver)
+
+    async def drain() -> None:
+        await links.drain(list(driver.cores))
+        await driver.until_empty()
+
+    listen = Listen(
+        role="server",
+        id=settings.id,
+        host=settings.host,
+        port=settings.port,
+        drain_limit_s=settings.drain_limit_s,
+        end_with_parent=settings.end_with_parent,
+    )
+    app = make_application(driver, links, make_metrics(settings, driver, links))
+    gc.freeze()  # what is there now stays: the collector need not look at it again
+    try:
+        return await serve(app, listen, drain)
+    finally:
+        driver.close()
