@@ -1,0 +1,168 @@
+"""How jobs reach a router and their ends come back: a stream of batches, or one HTTP request each."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from contextlib import suppress
+
+import aiohttp
+
+from router.process.outbox import Outbox, dial
+from router.protocol.errors import RemoteProtocolError, TransportError
+from router.protocol.messages import OUTCOMES
+from router.protocol.stream import (
+    MAX_FRAME_MESSAGES,
+    Answer,
+    Request,
+    decode_answers,
+    decode_greeting,
+    encode,
+)
+from services.loadgen.client.ledger import Ledger
+
+GREETING_LIMIT_S = 5.0
+
+
+class RouterLink(ABC):
+    """Jobs to one router, ends into the ledger. Jobs that the link loses end as `failed: link_lost`."""
+
+    def __init__(self, url: str, ledger: Ledger) -> None:
+        self.url = url
+        self._ledger = ledger
+        self._open: set[int] = set()
+
+    @abstractmethod
+    def send(self, requests: Sequence[Request], now: float) -> None:
+        """Send these jobs; never waits."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Give the link up; jobs that are still open end as lost."""
+
+    def _lose(self, reason: str = "link_lost") -> None:
+        now = time.monotonic()
+        for job in sorted(self._open):
+            self._ledger.ends(_failed(job, reason), now)
+        self._open.clear()
+
+
+class StreamLink(RouterLink):
+    """One WebSocket, batches both ways."""
+
+    @classmethod
+    async def connect(cls, session: aiohttp.ClientSession, url: str, ledger: Ledger, boot: str) -> StreamLink:
+        """Open the stream and read the router's greeting.
+
+        Args:
+            session: To dial with.
+            url: Of the router.
+            ledger: Where ends are booked.
+            boot: Identifies this host's clock.
+
+        Raises:
+            TransportError: Nobody answers there, or nobody that speaks this protocol.
+        """
+        try:
+            ws = await dial(session, url + "/v1/stream")
+            greeting = decode_greeting(await asyncio.wait_for(ws.receive_bytes(), GREETING_LIMIT_S))
+        except (aiohttp.ClientError, OSError, TypeError, TimeoutError, RemoteProtocolError) as error:
+            raise TransportError(f"router {url}: no stream of jobs there ({error!r}); is a router listening?") from None
+        return cls(url, ledger, ws, greeting.boot == boot)
+
+    def __init__(self, url: str, ledger: Ledger, ws: aiohttp.ClientWebSocketResponse, one_clock: bool) -> None:
+        super().__init__(url, ledger)
+        self._ws = ws
+        self._one_clock = one_clock
+        self._outbox: Outbox[Request] = Outbox(ws, lambda batch: encode(batch, time.monotonic()))
+        self._reader = asyncio.create_task(self._read())
+        ledger.one_clock = ledger.one_clock and one_clock
+
+    def send(self, requests: Sequence[Request], now: float) -> None:
+        """One frame; a long batch makes several."""
+        self._open.update(request[0] for request in requests)
+        for start in range(0, len(requests), MAX_FRAME_MESSAGES):
+            if not self._outbox.put_frame(encode(requests[start : start + MAX_FRAME_MESSAGES], now)):
+                self._lose()
+
+    async def close(self) -> None:
+        """Send what waits, say goodbye, and book what has no end as lost."""
+        await self._outbox.close()
+        self._reader.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._reader
+        self._lose()
+
+    async def _read(self) -> None:
+        ledger, still_open = self._ledger, self._open
+        try:
+            async for message in self._ws:
+                if message.type is not aiohttp.WSMsgType.BINARY:
+                    continue
+                now = time.monotonic()
+                stamp, answers = decode_answers(message.data)
+                if self._one_clock:
+                    ledger.delay_s += now - stamp
+                    ledger.delays += 1
+                for answer in answers:
+                    still_open.discard(answer[0])
+                    ledger.ends(answer, now)
+        except RemoteProtocolError as error:
+            self._outbox.cut(str(error), aiohttp.WSCloseCode.PROTOCOL_ERROR)
+        finally:
+            self._lose()
+
+
+class HttpLink(RouterLink):
+    """One `POST /v1/jobs` for each job, like any plain client; the server's clock stays unknown."""
+
+    def __init__(self, url: str, ledger: Ledger, session: aiohttp.ClientSession) -> None:
+        super().__init__(url, ledger)
+        self._session = session
+        self._tasks: set[asyncio.Task[None]] = set()
+        ledger.one_clock = False
+
+    def send(self, requests: Sequence[Request], now: float) -> None:
+        """One task a job: an open loop waits for no answer before it sends the next."""
+        for request in requests:
+            self._open.add(request.id)
+            task = asyncio.create_task(self._post(request))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """Give up on what has no answer, and book it as lost."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        self._lose()
+
+    async def _post(self, request: Request) -> None:
+        body: dict[str, float] = {"size": request.size}
+        if request.patience is not None:
+            body["patience"] = request.patience
+        try:
+            async with self._session.post(self.url + "/v1/jobs", json=body) as response:
+                end = _answer(request.id, await response.json())
+        except (aiohttp.ClientError, OSError):
+            end = _failed(request.id, "link_lost")
+        except (KeyError, TypeError, ValueError):
+            end = _failed(request.id, "no_answer")
+        self._open.discard(request.id)
+        self._ledger.ends(end, time.monotonic())
+
+
+def _answer(id: int, body: dict[str, object]) -> Answer:
+    outcome, reason, server, pool = (str(body[key] or "") for key in ("outcome", "reason", "server", "pool"))
+    if outcome not in OUTCOMES:
+        raise ValueError(outcome)
+    waiting, service = (float(str(body[key] or 0.0)) for key in ("waiting_s", "service_s"))
+    return Answer(id, outcome, reason, server, pool, "", math.nan, waiting, service, False, False)
+
+
+def _failed(id: int, reason: str) -> Answer:
+    return Answer(id, "failed", reason, "", "", "", 0.0, 0.0, 0.0, False, False)

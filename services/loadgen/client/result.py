@@ -1,0 +1,62 @@
+"""What a generator writes down, as a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from services.measure.records import Records
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """What became of the jobs of one schedule.
+
+    Attributes:
+        records: One row a job; `server` is a place in `servers`, `outcome` -1 for a job without an answer.
+        servers: The servers that were named in answers. `pools`: the pool of each.
+        reasons: Failed jobs by reason.
+        start_s: The instant of the schedule's 0 on this host's monotonic clock.
+        one_clock: Whether servers' instants are on this host's clock; else `arrived` is estimated: the network's
+            share of a sojourn is taken to be the same out and back.
+        router_generator_units: Mean one-way delay of answers, nan when there is no common clock.
+        lateness_p99_units: 99th percentile of sent − intended.
+        cpu_share: Cores used while sending.
+
+    Units: time units, except `start_s`.
+    """
+
+    records: Records
+    servers: list[str]
+    pools: list[str]
+    reasons: dict[str, int]
+    start_s: float
+    one_clock: bool
+    router_generator_units: float
+    lateness_p99_units: float
+    cpu_share: float
+
+
+_COLUMNS = [column.name for column in fields(Records)]
+_REST = [field.name for field in fields(Generation) if field.name != "records"]
+
+
+def save(path: Path, generation: Generation) -> None:
+    """Write everything to one file, `.npz`."""
+    rest = json.dumps({name: getattr(generation, name) for name in _REST})
+    columns: dict[str, Any] = {name: getattr(generation.records, name) for name in _COLUMNS}
+    with path.open("wb") as file:
+        np.savez(file, rest=np.array(rest), **columns)
+
+
+def load(path: Path) -> Generation:
+    """Read what `save` has written."""
+    with np.load(path) as archive:
+        rest: Mapping[str, Any] = json.loads(str(archive["rest"]))
+        records = Records(**{name: archive[name] for name in _COLUMNS})
+    return Generation(records=records, **{name: rest[name] for name in _REST})
