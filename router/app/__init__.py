@@ -1,0 +1,1 @@
+"""The router as a process: HTTP and WebSockets around the pure core."""

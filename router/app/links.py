@@ -1,0 +1,251 @@
+"""Links to server processes (`GET /v1/link`): handshake, messages, and what happens when one breaks a rule."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from time import monotonic
+from typing import Any
+
+from aiohttp import WSCloseCode, web
+
+from router.app.driver import RouterDriver
+from router.app.identity import Identity
+from router.app.wire import Refused, read_frame, unpack_frame
+from router.policy import Server
+from router.process.outbox import Outbox, accept
+from router.protocol.codec import FROM_SERVER, LinkCodec
+from router.protocol.errors import RemoteProtocolError
+from router.protocol.messages import End, Message, Report
+from router.protocol.notices import (
+    VERSION,
+    Drains,
+    Hello,
+    ServerEntry,
+    Welcome,
+    check_version,
+    encode_notice,
+    read_notice,
+)
+
+POLICY_VIOLATION = int(WSCloseCode.POLICY_VIOLATION)
+HELLO_LIMIT_S = 10.0
+MAX_LENGTH = 1_000_000  # of a queue: a policy may keep something for each length up to the one it is told
+
+
+class Link:
+    """One link, from the WebSocket's opening to its loss.
+
+    Args:
+        ws: The WebSocket.
+        router: This router's name.
+    """
+
+    def __init__(self, ws: web.WebSocketResponse, router: str) -> None:
+        self.outbox: Outbox[Message] = Outbox(ws, self._encode)
+        self.process = ""
+        self.epoch = 0
+        self.servers: list[Server] = []
+        self.same_clock = False
+        self.up = False
+        self.codec = LinkCodec(router, (), FROM_SERVER)
+        self._router = router
+
+    def introduce(self, hello: Hello, boot: str) -> None:
+        """Take over what the hello says."""
+        self.process = hello.process
+        self.epoch = hello.epoch
+        self.servers = [_server(entry) for entry in hello.servers]
+        self.same_clock = hello.boot == boot
+        self.codec = LinkCodec(self._router, [server.id for server in self.servers], FROM_SERVER)
+
+    def _encode(self, messages: list[Message]) -> bytes:
+        return self.codec.encode(messages, monotonic())
+
+
+class Links:
+    """All links of this router.
+
+    Args:
+        driver: Is told of servers and messages.
+        identity: Who this router is.
+        heartbeat_s: How often a silent peer is asked whether it is still there.
+    """
+
+    def __init__(self, driver: RouterDriver, identity: Identity, heartbeat_s: float) -> None:
+        self._driver = driver
+        self._identity = identity
+        self._heartbeat_s = heartbeat_s
+        self._traffic = driver.counts.traffic["server"]
+        self._open: set[Link] = set()
+        self._by_process: dict[str, Link] = {}
+        self._owner: dict[str, Link] = {}
+
+    def __len__(self) -> int:
+        """How many WebSockets are open, those without a hello yet included."""
+        return len(self._open)
+
+    async def serve(self, request: web.Request) -> web.WebSocketResponse:
+        """Serve one link until it ends."""
+        ws = await accept(request, heartbeat_s=self._heartbeat_s)
+        link = Link(ws, self._identity.id)
+        self._open.add(link)
+        self._traffic.opened(link.outbox)
+        code, reason = int(WSCloseCode.OK), ""
+        try:
+            self._admit(link, await self._hello(ws))
+            while link.up and (data := await read_frame(ws, self._traffic)) is not None:
+                if link.up:  # another one may have superseded it while this one waited for the frame
+                    self._take(link, unpack_frame(data))
+        except Refused as refusal:
+            code, reason = refusal.code, str(refusal)
+            self._traffic.refusals[refusal.kind] += 1
+        except Exception:
+            code, reason = int(WSCloseCode.INTERNAL_ERROR), "internal error: see the router's log"
+            raise
+        finally:
+            self._lose(link)
+            await link.outbox.close(code=code, reason=reason)
+            self._open.discard(link)
+            self._traffic.closed(link.outbox)
+        return ws
+
+    async def close(self, reason: str) -> None:
+        """End all links; what waits in their outboxes is sent first. Jobs that are still there end as `link_lost`."""
+        for link in list(self._open):
+            self._lose(link)
+        await asyncio.gather(
+            *(link.outbox.close(code=WSCloseCode.GOING_AWAY, reason=reason) for link in list(self._open))
+        )
+
+    # -- handshake ----------------------------------------------------------------------------
+
+    async def _hello(self, ws: web.WebSocketResponse) -> Hello | None:
+        try:
+            async with asyncio.timeout(HELLO_LIMIT_S):
+                data = await read_frame(ws, self._traffic)
+        except TimeoutError:
+            raise Refused("hello", f"no hello within {HELLO_LIMIT_S:g} s", POLICY_VIOLATION) from None
+        if data is None:
+            return None
+        frame = unpack_frame(data)
+        if type(frame) is dict and type(frame.get("version")) is int:
+            # First of all: the hello of another version may have another shape.
+            try:
+                check_version(frame["version"])
+            except RemoteProtocolError as error:
+                raise Refused("version", str(error), POLICY_VIOLATION) from None
+        try:
+            notice = read_notice(frame)
+        except RemoteProtocolError as error:
+            raise Refused("hello", f"a link begins with a hello: {error}") from None
+        if type(notice) is not Hello:
+            raise Refused("hello", f"a link begins with a hello, found the notice {notice.notice!r}")
+        return notice
+
+    def _admit(self, link: Link, hello: Hello | None) -> None:
+        """Let the servers of a hello join, all of them or none."""
+        if hello is None:
+            return
+        self._check_names(hello)
+        former = self._by_process.get(hello.process)
+        if former is not None:
+            self._supersede(former, hello)
+        link.introduce(hello, self._identity.boot)
+        # Nothing comes between this welcome and the joining, so no change of needs is missed.
+        link.outbox.put_frame(
+            encode_notice(
+                Welcome(
+                    version=VERSION,
+                    router=self._identity.id,
+                    epoch=self._identity.epoch,
+                    boot=self._identity.boot,
+                    needs=self._driver.needs,
+                )
+            )
+        )
+        link.up = True
+        self._by_process[hello.process] = link
+        self._owner.update({server.id: link for server in link.servers})
+        self._driver.join(link.servers, link.outbox)
+
+    def _supersede(self, former: Link, hello: Hello) -> None:
+        """A newer incarnation takes the place of the former one, whose link is not yet known to be lost.
+
+        Nothing else does: a process that reaches this router under two addresses, or two processes of one name,
+        would push each other out for ever, and each time the jobs in flight would be lost.
+        """
+        if hello.epoch <= former.epoch:
+            raise Refused(
+                "duplicate", f"{hello.process} is linked already, by this incarnation or a newer one", POLICY_VIOLATION
+            )
+        self._lose(former)
+        former.outbox.cut(f"a newer incarnation of {hello.process} is linked", POLICY_VIOLATION)
+
+    def _check_names(self, hello: Hello) -> None:
+        names: set[str] = set()
+        for entry in hello.servers:
+            if entry.id in names:
+                raise Refused("duplicate", f"the hello names server {entry.id} twice", POLICY_VIOLATION)
+            names.add(entry.id)
+            owner = self._owner.get(entry.id)
+            if owner is not None and owner.process != hello.process:
+                raise Refused(
+                    "duplicate",
+                    f"server {entry.id} belongs to {owner.process}, which is linked: number them apart",
+                    POLICY_VIOLATION,
+                )
+
+    def _lose(self, link: Link) -> None:
+        if link.up:
+            link.up = False
+            del self._by_process[link.process]
+            for server in link.servers:
+                del self._owner[server.id]
+            self._driver.leave(link.servers, link.outbox)
+
+    # -- frames -------------------------------------------------------------------------------
+
+    def _take(self, link: Link, frame: Any) -> None:
+        if type(frame) is dict:
+            self._driver.drain_servers(_draining(link, frame))
+            return
+        now = monotonic()
+        try:
+            stamp_s, messages = link.codec.read(frame)
+        except RemoteProtocolError as error:
+            raise Refused("message", str(error)) from None
+        self._check_counts(messages)
+        if link.same_clock:
+            self._traffic.under_way(now - stamp_s, len(messages))
+        self._driver.receive(messages, now)
+
+    def _check_counts(self, messages: Sequence[Message]) -> None:
+        """A view that is negative or beyond all bounds is no policy's business."""
+        servers = self._driver.core.servers
+        for message in messages:
+            kind = type(message)
+            if kind is not Report and kind is not End:
+                continue
+            length, seen = message.length, message.seen  # type: ignore[union-attr]
+            if seen is not None and seen > servers[message.server].sent:
+                sent = servers[message.server].sent
+                raise Refused("message", f"{message.server} has seen {seen} dispatches, of {sent} sent to it")
+            if length is not None and length > MAX_LENGTH:
+                raise Refused("message", f"{message.server} has a queue length of {length}, at most {MAX_LENGTH}")
+
+
+def _server(entry: ServerEntry) -> Server:
+    return Server(entry.id, entry.pool, entry.rate, entry.slots, entry.capacity, entry.pool_index)
+
+
+def _draining(link: Link, frame: dict[Any, Any]) -> list[Server]:
+    try:
+        notice = read_notice(frame)
+    except RemoteProtocolError as error:
+        raise Refused("notice", str(error)) from None
+    if type(notice) is not Drains:
+        raise Refused("notice", f"the notice {notice.notice!r} is not allowed here, only drains")
+    if wrong := [place for place in notice.servers if not 0 <= place < len(link.servers)]:
+        raise Refused("notice", f"drains names server {wrong[0]}, of {len(link.servers)} on the link")
+    return [link.servers[place] for place in notice.servers]

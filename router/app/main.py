@@ -1,0 +1,74 @@
+"""A router process, from its settings to its exit code."""
+
+from __future__ import annotations
+
+import sys
+from random import Random
+
+from router.app.counts import Counts
+from router.app.driver import RouterDriver
+from router.app.identity import make_identity
+from router.app.links import Links
+from router.app.metrics import router_metrics
+from router.app.settings import RouterSettings
+from router.app.stream import Streams
+from router.app.web import RouterWeb
+from router.core import RouterCore
+from router.policy import Policy
+from router.process import serve as process
+from router.protocol.errors import SettingsError
+from router.registry import make_policy, policy_names
+
+
+class RouterApp:
+    """All parts of one router, put together; create it inside the running loop.
+
+    Args:
+        settings: The settings.
+        policy: The policy in force at first.
+        rng: The random stream of the policies.
+    """
+
+    def __init__(self, settings: RouterSettings, policy: Policy, rng: Random) -> None:
+        core = RouterCore(
+            settings.id,
+            policy,
+            probe_timeout=settings.probe_timeout_s,
+            retries=settings.retries,
+            ceiling=settings.ceiling,
+        )
+        identity = make_identity(settings.id)
+        policies = policy_names()
+        self.driver = RouterDriver(core, Counts(policies, settings.time_unit_s))
+        self.links = Links(self.driver, identity, settings.heartbeat_s)
+        self.streams = Streams(self.driver, identity, settings.heartbeat_s)
+        metrics = router_metrics(self.driver, policies)
+        self.web = RouterWeb(settings, self.driver, self.links, self.streams, metrics, rng).application()
+
+    async def drain(self) -> None:
+        """Take no further job, and wait for the end of those that are here."""
+        self.driver.drain()
+        await self.driver.emptied()
+
+
+def run(settings: RouterSettings) -> int:
+    """Run a router until it is told to end; returns the exit code."""
+    rng = Random(f"{settings.seed}:{settings.id}:policy")
+    try:
+        policy = make_policy(settings.policy, rng)
+    except SettingsError as error:
+        sys.stderr.write(f"{settings.id}: {error}\n")
+        return process.EXIT_USER_MISTAKE
+    listen = process.Listen(
+        role="router",
+        id=settings.id,
+        host=settings.host,
+        port=settings.port,
+        drain_limit_s=settings.drain_limit_s,
+    )
+
+    async def main() -> int:
+        app = RouterApp(settings, policy, rng)
+        return await process.serve(app.web, listen, app.drain)
+
+    return process.run(main)

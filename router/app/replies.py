@@ -1,0 +1,73 @@
+"""What the router's HTTP interface answers, as JSON; see `docs/protocol.md`."""
+
+from __future__ import annotations
+
+import json
+from math import isinf
+from typing import Any
+
+from aiohttp import web
+
+from router.core import EndJob
+from router.policy import Policy, Server
+
+STATUS = {"served": 200, "blocked": 503, "abandoned": 504, "failed": 502}
+TURNED_AWAY = {"no_server", "draining", "ceiling"}
+"""Reasons of failure for which the job may be tried again: this router or its servers had no place now."""
+
+
+class BadRequest(Exception):
+    """The client's mistake; answered with `{"error": {"kind", "message"}}`.
+
+    Args:
+        status: The HTTP status.
+        kind: One word for it.
+        message: What was expected, what was found, what to do.
+    """
+
+    def __init__(self, status: int, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.kind = kind
+
+
+def reply(value: Any, status: int = 200) -> web.Response:
+    """Answer a value as JSON."""
+    return web.Response(body=json.dumps(value).encode(), status=status, content_type="application/json")
+
+
+def error_reply(status: int, kind: str, message: str) -> web.Response:
+    """Answer an error."""
+    return reply({"error": {"kind": kind, "message": message}}, status)
+
+
+def end_reply(router: str, effect: EndJob) -> web.Response:
+    """Answer the end of a job."""
+    server, end = effect.server, effect.end
+    outcome, reason = effect.outcome, effect.reason
+    status = 503 if reason in TURNED_AWAY else STATUS[outcome]
+    value = {
+        "outcome": outcome,
+        "reason": reason,
+        "server": None if server is None else server.id,
+        "pool": None if server is None else server.pool,
+        "waiting_s": None if end is None else end.waiting,
+        "service_s": None if end is None else end.service,
+        "router": router,
+    }
+    return reply(value, status)
+
+
+def server_entry(server: Server, policy: Policy, draining: bool) -> dict[str, Any]:
+    """One server as this router knows it; `view` is null when it was never told."""
+    return {
+        "id": server.id,
+        "pool": server.pool,
+        "rate": server.rate,
+        "slots": server.slots,
+        "capacity": "inf" if isinf(server.capacity) else int(server.capacity),
+        "state": "draining" if draining else "live",
+        "view": server.view,
+        "outstanding": server.outstanding,
+        "pull_messages": policy.held(server),
+    }

@@ -1,0 +1,43 @@
+"""What a router process must be told."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt
+
+from router.protocol.notices import Name
+
+
+class RouterSettings(BaseModel):
+    """The settings of one router process; constant while it runs, the policy apart.
+
+    Attributes:
+        id: The router's name, unique in the system; also names its random stream.
+        host: The address to listen on. `port`: the port; 0: any free one.
+        policy: The scenario's `[policy]` table: the policy's name and its parameters.
+        seed: The root seed.
+        time_unit_s: Seconds in a time unit; scales the buckets of histograms.
+        probe_timeout_s: The longest that a job waits for answers to its probes.
+        retries: How often a job whose server was lost is dispatched anew.
+        ceiling: The most jobs in this router's system.
+        drain_limit_s: The longest that a router told to end waits for the jobs in its system.
+        heartbeat_s: How often a peer that is silent is asked whether it is still there.
+        max_links: The most server processes. `max_streams`: the most generators that stream.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: Name = "router-1"
+    host: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535)] = 8080
+    policy: dict[str, Any] = {"name": "pull"}
+    seed: int = 1
+    time_unit_s: PositiveFloat = 0.1
+    probe_timeout_s: PositiveFloat = 1.0
+    retries: NonNegativeInt = 0
+    ceiling: PositiveInt = 1_000_000
+    drain_limit_s: PositiveFloat = 30.0
+    heartbeat_s: PositiveFloat = 10.0
+    max_links: PositiveInt = 1_000
+    max_streams: PositiveInt = 100

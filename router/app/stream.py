@@ -1,0 +1,89 @@
+"""Streams of generators (`GET /v1/stream`): jobs come in batches, and so do their ends go out."""
+
+from __future__ import annotations
+
+import asyncio
+from time import monotonic
+
+from aiohttp import WSCloseCode, web
+
+from router.app.driver import RouterDriver
+from router.app.identity import Identity
+from router.app.wire import Refused, read_frame
+from router.core import EndJob
+from router.process.outbox import Outbox, accept
+from router.protocol.errors import RemoteProtocolError
+from router.protocol.stream import VERSION, Answer, Greeting, decode_requests, encode, encode_greeting
+
+
+class Streams:
+    """All streams of this router.
+
+    Args:
+        driver: Takes the jobs.
+        identity: Who this router is.
+        heartbeat_s: How often a silent peer is asked whether it is still there.
+    """
+
+    def __init__(self, driver: RouterDriver, identity: Identity, heartbeat_s: float) -> None:
+        self._driver = driver
+        self._identity = identity
+        self._heartbeat_s = heartbeat_s
+        self._traffic = driver.counts.traffic["generator"]
+
+    def __len__(self) -> int:
+        """How many are open."""
+        return len(self._traffic.outboxes)
+
+    async def serve(self, request: web.Request) -> web.WebSocketResponse:
+        """Serve one stream until it ends; jobs that are in the system then run on, and nobody hears of their ends."""
+        ws = await accept(request, heartbeat_s=self._heartbeat_s)
+        outbox: Outbox[Answer] = Outbox(ws, _encode)
+        self._traffic.opened(outbox)
+        same_clock = request.query.get("boot") == self._identity.boot
+        unheard = self._driver.counts.unheard
+
+        def on_end(effect: EndJob, id: int) -> None:
+            if not outbox.put(_answer(effect, id)):
+                unheard["stream"] += 1
+
+        code, reason = int(WSCloseCode.OK), ""
+        try:
+            outbox.put_frame(encode_greeting(Greeting(VERSION, self._identity.id, self._identity.boot)))
+            while (data := await read_frame(ws, self._traffic)) is not None:
+                now = monotonic()
+                try:
+                    stamp_s, requests = decode_requests(data)
+                except RemoteProtocolError as error:
+                    raise Refused("job", str(error)) from None
+                if same_clock:
+                    self._traffic.under_way(now - stamp_s, len(requests))
+                self._driver.submit(requests, on_end, now)
+        except Refused as refusal:
+            code, reason = refusal.code, str(refusal)
+            self._traffic.refusals[refusal.kind] += 1
+        except Exception:
+            code, reason = int(WSCloseCode.INTERNAL_ERROR), "internal error: see the router's log"
+            raise
+        finally:
+            await outbox.close(code=code, reason=reason)
+            self._traffic.closed(outbox)
+        return ws
+
+    async def close(self, reason: str) -> None:
+        """End all streams; answers that wait are sent first."""
+        await asyncio.gather(
+            *(outbox.close(code=WSCloseCode.GOING_AWAY, reason=reason) for outbox in list(self._traffic.outboxes))
+        )
+
+
+def _encode(answers: list[Answer]) -> bytes:
+    return encode(answers, monotonic())
+
+
+def _answer(effect: EndJob, id: int) -> Answer:
+    _, outcome, reason, server, end, policy, fallback = effect
+    name, pool = ("", "") if server is None else (server.id, server.pool)
+    if end is None:
+        return Answer(id, outcome, reason, name, pool, policy, 0.0, 0.0, 0.0, fallback, False)
+    return Answer(id, outcome, reason, name, pool, policy, end.arrived, end.waiting, end.service, fallback, end.stale)

@@ -1,0 +1,214 @@
+"""The router's HTTP interface; see `docs/protocol.md` for its contract."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from random import Random
+from time import monotonic
+from typing import Any
+
+from aiohttp import web
+
+from router.app.driver import RouterDriver
+from router.app.links import Links
+from router.app.replies import BadRequest, end_reply, error_reply, reply, server_entry
+from router.app.settings import RouterSettings
+from router.app.stream import Streams
+from router.core import EndJob
+from router.process.metrics import Metrics
+from router.process.serve import MAX_BODY_BYTES
+from router.protocol.errors import SettingsError
+from router.protocol.stream import is_amount
+from router.registry import make_policy, policy_table
+
+MAX_JOB_BYTES = 1024
+DEFAULT_SIZE = 1.0  # the mean; a router draws nothing at random for a job
+_JOB_KEYS = {"size", "patience"}
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class RouterWeb:
+    """The routes of one router.
+
+    Args:
+        settings: Its settings.
+        driver: Takes the jobs.
+        links: Serves the servers. `streams`: serves the generators.
+        metrics: What `GET /metrics` shows.
+        rng: The random stream of the policies.
+    """
+
+    def __init__(
+        self,
+        settings: RouterSettings,
+        driver: RouterDriver,
+        links: Links,
+        streams: Streams,
+        metrics: Metrics,
+        rng: Random,
+    ) -> None:
+        self._settings = settings
+        self._driver = driver
+        self._links = links
+        self._streams = streams
+        self._metrics = metrics
+        self._rng = rng
+        self._loop = asyncio.get_running_loop()
+
+    def application(self) -> web.Application:
+        """The aiohttp application."""
+        app = web.Application(client_max_size=MAX_BODY_BYTES)
+        routes: list[tuple[str, str, Handler]] = [
+            ("POST", "/v1/jobs", self.post_job),
+            ("GET", "/v1/link", self.get_link),
+            ("GET", "/v1/stream", self.get_stream),
+            ("GET", "/v1/servers", self.get_servers),
+            ("GET", "/v1/policy", self.get_policy),
+            ("PUT", "/v1/policy", self.put_policy),
+            ("GET", "/health", self.get_health),
+            ("GET", "/ready", self.get_ready),
+            ("GET", "/metrics", self.get_metrics),
+        ]
+        allowed: dict[str, list[str]] = {}
+        for method, path, handler in routes:
+            app.router.add_route(method, path, handler)
+            allowed.setdefault(path, []).append(method)
+
+        async def no_such_route(request: web.Request) -> web.Response:
+            methods = allowed.get(request.path)
+            if methods is None:
+                return error_reply(404, "not_found", f"no {request.path:.80}; there are {', '.join(allowed)}")
+            answer = error_reply(405, "method", f"{request.method} {request.path}: allowed is {', '.join(methods)}")
+            answer.headers["Allow"] = ", ".join(methods)
+            return answer
+
+        app.router.add_route("*", "/{path:.*}", no_such_route)
+        app.on_shutdown.append(self._shut_down)
+        return app
+
+    async def _shut_down(self, app: web.Application) -> None:
+        # Links first: jobs that are still there end with them, and the streams can tell.
+        await self._links.close("the router ends")
+        await self._streams.close("the router ends")
+        self._driver.close()
+
+    # -- jobs ---------------------------------------------------------------------------------
+
+    async def post_job(self, request: web.Request) -> web.Response:
+        """Take one job in and answer its end."""
+        try:
+            job = await _read_job(request) if request.can_read_body else (DEFAULT_SIZE, None)
+        except BadRequest as error:
+            return self._refuse(error)
+        waiter: asyncio.Future[EndJob] = self._loop.create_future()
+        self._driver.submit(((waiter, *job),), self._job_ended, monotonic())
+        effect = await waiter
+        if request.transport is None or request.transport.is_closing():
+            self._driver.counts.unheard["http"] += 1  # the client is gone; the job ran on
+        return end_reply(self._settings.id, effect)
+
+    def _job_ended(self, effect: EndJob, waiter: asyncio.Future[EndJob]) -> None:
+        if waiter.done():  # cancelled: the process ends and waits no longer
+            self._driver.counts.unheard["http"] += 1
+        else:
+            waiter.set_result(effect)
+
+    def _refuse(self, error: BadRequest) -> web.Response:
+        self._driver.counts.http_refusals[error.kind] += 1
+        return error_reply(error.status, error.kind, str(error))
+
+    # -- WebSockets ---------------------------------------------------------------------------
+
+    async def get_link(self, request: web.Request) -> web.StreamResponse:
+        """Serve a link to a server process."""
+        if refusal := self._no_websocket(request, len(self._links), self._settings.max_links):
+            return self._refuse(refusal)
+        return await self._links.serve(request)
+
+    async def get_stream(self, request: web.Request) -> web.StreamResponse:
+        """Serve a stream of a generator."""
+        if refusal := self._no_websocket(request, len(self._streams), self._settings.max_streams):
+            return self._refuse(refusal)
+        return await self._streams.serve(request)
+
+    def _no_websocket(self, request: web.Request, there: int, most: int) -> BadRequest | None:
+        if not web.WebSocketResponse().can_prepare(request):
+            return BadRequest(400, "websocket", f"{request.path} is a WebSocket (RFC 6455): expected its handshake")
+        if there >= most:
+            return BadRequest(503, "limit", f"{request.path}: {there} are open, the limit")
+        return None
+
+    # -- what there is ------------------------------------------------------------------------
+
+    async def get_servers(self, request: web.Request) -> web.Response:
+        """Answer all servers."""
+        core = self._driver.core
+        servers = core.servers.values()
+        return reply({"servers": [server_entry(s, core.policy, s.id in core.draining) for s in servers]})
+
+    async def get_policy(self, request: web.Request) -> web.Response:
+        """Answer the policy in force."""
+        return reply(policy_table(self._driver.core.policy))
+
+    async def put_policy(self, request: web.Request) -> web.Response:
+        """Put another policy in force."""
+        try:
+            table = await _read_json(request, MAX_BODY_BYTES)
+            if type(table) is not dict:
+                raise BadRequest(400, "settings", f'expected {{"name": …}}, the [policy] table, found {table!r:.80}')
+            policy = make_policy(table, self._rng)
+        except BadRequest as error:
+            return self._refuse(error)
+        except SettingsError as error:
+            return self._refuse(BadRequest(400, "settings", str(error)))
+        self._driver.switch(policy)
+        return reply(policy_table(policy))
+
+    async def get_health(self, request: web.Request) -> web.Response:
+        """Answer that the process lives."""
+        return reply({"status": "ok", "role": "router", "id": self._settings.id})
+
+    async def get_ready(self, request: web.Request) -> web.Response:
+        """Answer whether a job would find a server."""
+        core = self._driver.core
+        live = len(core.servers) - len(core.draining)
+        reason = "draining" if self._driver.draining else "" if live else "no_server"
+        return reply({"ready": not reason, "reason": reason, "servers": live}, 503 if reason else 200)
+
+    async def get_metrics(self, request: web.Request) -> web.Response:
+        """Answer the metrics, in the format that is asked for."""
+        body, content_type = self._metrics.exposition(request.headers.get("Accept", ""))
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
+
+async def _read_json(request: web.Request, limit: int) -> Any:
+    too_long = BadRequest(413, "too_long", f"body longer than {limit} bytes")
+    if (request.content_length or 0) > limit:
+        raise too_long
+    try:
+        body = await request.read()
+    except web.HTTPRequestEntityTooLarge:
+        raise too_long from None
+    if len(body) > limit:
+        raise too_long
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise BadRequest(400, "json", f"the body is not valid JSON: {error}") from None
+
+
+async def _read_job(request: web.Request) -> tuple[float, float | None]:
+    job = await _read_json(request, MAX_JOB_BYTES)
+    if type(job) is not dict:
+        raise BadRequest(400, "job", f'expected {{"size": …, "patience": …}} or no body, found {job!r:.80}')
+    if unknown := sorted(job.keys() - _JOB_KEYS):
+        raise BadRequest(400, "job", f"unknown key {unknown[0]!r:.80}: a job has size and patience, in time units")
+    size, patience = job.get("size", DEFAULT_SIZE), job.get("patience")
+    if not is_amount(size):
+        raise BadRequest(400, "job", f"size = {size!r:.80}: expected a finite number from 0")
+    if patience is not None and not is_amount(patience):
+        raise BadRequest(400, "job", f"patience = {patience!r:.80}: expected a finite number from 0, or null")
+    return size, patience
