@@ -1,0 +1,166 @@
+"""The text of a scenario: TOML with overrides read into one table, and a table written as TOML."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from router.protocol.errors import SettingsError
+from services.scenario_errors import listed
+
+RATES = ("load", "rate_per_server", "rate_total", "speedup")
+"""The keys of [arrivals] that state how many jobs there are; exactly one is given."""
+
+COMMON = ("law", *RATES[:3])
+"""The keys of [arrivals] that every law has."""
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def read_table(text: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """Read TOML and set what the overrides say.
+
+    Rule: an override replaces what the file says, and what contradicts it there:
+    one of the rate keys of [arrivals] replaces the one in the file; `size_column` and `size_columns` replace
+    each other and [service], because the sizes then come from the trace; another `policy.name`, `service.law`
+    or `arrivals.law` drops the parameters that the file gives for the former one (the rates of arrivals stay).
+    What two overrides say is never dropped: they may contradict each other.
+
+    Args:
+        text: The TOML.
+        overrides: `KEY=VALUE` each: a dotted key, with positions in lists from 0; VALUE is a TOML value, and
+            text if it is none.
+
+    Raises:
+        SettingsError: Either cannot be read; the message lacks the name of the file.
+    """
+    try:
+        table = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise SettingsError(_syntax(error)) from None
+    changes = [_split(override) for override in overrides]
+    for key, value in changes:
+        _drop_contradictions(table, key, value)
+    for key, value in changes:
+        _set(table, key, value)
+    return table
+
+
+def write_table(table: Mapping[str, Any]) -> str:
+    """Write a table as TOML: plain keys first, then its tables and lists of tables; `None` is left out."""
+    lines = [_pair(key, value) for key, value in table.items() if value is not None and not _is_section(value)]
+    for key, value in table.items():
+        if _is_section(value):
+            tables, head = ([value], f"[{key}]") if isinstance(value, Mapping) else (value, f"[[{key}]]")
+            for section in tables:
+                lines += ["", head, *(_pair(*pair) for pair in section.items() if pair[1] is not None)]
+    return "\n".join(lines) + "\n"
+
+
+def _syntax(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "expected TOML, found too many lists or tables inside one another"
+    found = re.fullmatch(r"(.*) \(at (.*)\)", str(error), re.DOTALL)
+    message, place = found.groups() if found else (str(error), "")
+    return f"{place}: {message}: no valid TOML" if place else f"no valid TOML: {message}"
+
+
+def _split(override: str) -> tuple[list[str], Any]:
+    """Split `KEY=VALUE`; the key is read as TOML reads keys, so that parts may be quoted."""
+    key, equals, value = override.partition("=")
+    try:
+        nested: Any = tomllib.loads(f"{key} = 0") if equals else None
+    except ValueError:
+        nested = None
+    path: list[str] = []
+    while isinstance(nested, dict) and len(nested) == 1:
+        ((part, nested),) = nested.items()
+        path.append(part)
+    if not path or nested != 0:
+        raise SettingsError(f"--set {override}: expected KEY=VALUE, for instance policy.d=3 or pools.0.servers=10")
+    return path, _value(value.strip())
+
+
+def _value(text: str) -> Any:
+    try:
+        read = tomllib.loads(f"value = {text}")
+    except (ValueError, RecursionError):
+        return text
+    return read["value"] if len(read) == 1 else text
+
+
+def _drop_contradictions(table: dict[str, Any], key: list[str], value: Any) -> None:
+    match key:
+        case [("policy" | "service" | "arrivals") as room, ("name" | "law") as choice]:
+            section = table.get(room)
+            if isinstance(section, dict) and choice in section and section[choice] != value:
+                kept = COMMON if room == "arrivals" else (choice,)
+                table[room] = {name: item for name, item in section.items() if name in kept}
+        case ["arrivals", name] if name in RATES:
+            _drop(table, "arrivals", RATES)
+        case ["arrivals", ("size_column" | "size_columns") as name, *_]:
+            _drop(table, "arrivals", ("size_column", "size_columns"), but=name)
+            table.pop("service", None)
+
+
+def _drop(table: dict[str, Any], room: str, names: Sequence[str], but: str = "") -> None:
+    section = table.get(room)
+    if isinstance(section, dict):
+        table[room] = {name: item for name, item in section.items() if name == but or name not in names}
+
+
+def _set(table: dict[str, Any], key: list[str], value: Any) -> None:
+    place: Any = table
+    for depth, part in enumerate(key):
+        index: Any = part
+        done = ".".join(key[:depth])
+        if isinstance(place, list):
+            if not re.fullmatch(r"[0-9]{1,6}", part) or int(part) >= len(place):
+                positions = (
+                    listed([str(n) for n in range(min(len(place), 2))])
+                    if len(place) < 3
+                    else (f"0 to {len(place) - 1}")
+                )
+                raise SettingsError(f"--set {'.'.join(key)}: {done} has no position {part}, only {positions}")
+            index = int(part)
+        elif not isinstance(place, dict):
+            raise SettingsError(f"--set {'.'.join(key)}: {done} is no table and no list: set it as a whole")
+        elif depth < len(key) - 1:
+            place.setdefault(part, {})
+        if depth == len(key) - 1:
+            place[index] = value
+        else:
+            place = place[index]
+
+
+def _is_section(value: Any) -> bool:
+    return isinstance(value, Mapping) or (
+        isinstance(value, list) and bool(value) and all(isinstance(item, Mapping) for item in value)
+    )
+
+
+def _pair(key: str, value: Any) -> str:
+    return f"{_written_key(key)} = {_written(value)}"
+
+
+def _written_key(key: str) -> str:
+    return key if _BARE.fullmatch(key) else _written(key)
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, str):
+        # What JSON escapes TOML reads, but TOML wants one more character escaped.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(_pair(*pair) for pair in value.items() if pair[1] is not None) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_written(item) for item in value) + "]"
+    if isinstance(value, float) and not math.isfinite(value):
+        return {math.inf: "inf", -math.inf: "-inf"}.get(value, "nan")
+    return repr(value)
