@@ -2,110 +2,33 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from router import policy as decisions
+from router.events import (
+    Draining,
+    EndJob,
+    JobArrived,
+    PolicyChanged,
+    ProbesDue,
+    RouterEffect,
+    RouterEvent,
+    ServerDraining,
+    ServerJoined,
+    ServerLeft,
+    Tally,
+)
 from router.policy import Answer, Assign, Job, Policy, Server
-from router.protocol.errors import LocalProtocolError
+from router.protocol.errors import LocalProtocolError, RemoteProtocolError
 from router.protocol.messages import Dispatch, End, Outcome, Probe, Pull, Report, Withdraw
 from router.protocol.timer import StartTimer
 
-
-class JobArrived(NamedTuple):
-    """A job has reached this router."""
-
-    job: Job
-
-
-class ServerJoined(NamedTuple):
-    """A link to a server is up; it may be chosen. A new incarnation is a new `Server`."""
-
-    server: Server
-
-
-class ServerDraining(NamedTuple):
-    """The server finishes what it has and takes nothing new."""
-
-    server: str
-
-
-class ServerLeft(NamedTuple):
-    """The link to the server is lost; its jobs in flight fail."""
-
-    server: str
-
-
-class PolicyChanged(NamedTuple):
-    """From now on jobs are decided by another policy, made new."""
-
-    policy: Policy
-
-
-class Draining(NamedTuple):
-    """This router takes no further jobs; those in its system end as usual."""
-
-
-class ProbesDue(NamedTuple):
-    """Timer: the oldest job that waits for answers has waited long enough."""
-
-
-RouterEvent = (
-    JobArrived | Pull | Withdraw | Report | End | ServerJoined | ServerDraining | ServerLeft
-    | PolicyChanged | Draining | ProbesDue
-)  # fmt: skip
-
-
-class EndJob(NamedTuple):
-    """The job has its one end.
-
-    Attributes:
-        job: The job.
-        outcome: How it ended.
-        reason: Why, when it failed; else empty.
-        server: Where it was; `None`: it never went to a server.
-        end: What the server said of it; `None`: the server did not end it.
-        policy: The name of the policy that decided it; empty: none did.
-        fallback: The policy chose at random for want of knowledge.
-    """
-
-    job: Job
-    outcome: Outcome
-    reason: str
-    server: Server | None
-    end: End | None
-    policy: str
-    fallback: bool
-
-
-RouterEffect = Dispatch | Probe | EndJob | StartTimer
-
-
-class Tally:
-    """What one policy has done so far; plain counts, read at scrape time.
-
-    Attributes:
-        policy: Its name.
-        arrivals: Jobs that arrived while it was in force.
-        ends: Jobs ended, by `(outcome, reason)`.
-        dispatches: Dispatches sent. `probes`: probes sent.
-        fallbacks: Dispatches chosen at random for want of knowledge.
-        stale: Dispatches whose pull-message or expected queue length was wrong on arrival.
-        undecided: Jobs whose probed servers all failed to answer, sent to a random server.
-    """
-
-    __slots__ = ("arrivals", "dispatches", "ends", "fallbacks", "policy", "probes", "stale", "undecided")
-
-    def __init__(self, policy: str) -> None:
-        self.policy = policy
-        self.arrivals = 0
-        self.ends: Counter[tuple[Outcome, str]] = Counter()
-        self.dispatches = 0
-        self.probes = 0
-        self.fallbacks = 0
-        self.stale = 0
-        self.undecided = 0
+__all__ = [
+    "Draining", "EndJob", "JobArrived", "PolicyChanged", "ProbesDue", "RouterCore", "RouterEffect", "RouterEvent",
+    "ServerDraining", "ServerJoined", "ServerLeft", "Tally",
+]  # fmt: skip
 
 
 class _InFlight(NamedTuple):
@@ -123,11 +46,13 @@ class _Probing:
 
     __slots__ = ("answers", "attempt", "due", "job", "policy", "settled", "silent", "tally")
 
-    def __init__(self, job: Job, policy: Policy, tally: Tally, silent: list[Server], due: float, attempt: int) -> None:
+    def __init__(
+        self, job: Job, policy: Policy, tally: Tally, silent: Sequence[Server], due: float, attempt: int
+    ) -> None:
         self.job = job
         self.policy = policy
         self.tally = tally
-        self.silent = silent  # those asked that have not answered yet
+        self.silent = dict.fromkeys(silent)  # those asked that have not answered yet
         self.due = due
         self.attempt = attempt
         self.answers: list[Answer] = []
@@ -189,6 +114,7 @@ class RouterCore:
 
         Raises:
             LocalProtocolError: The event is impossible in this state; nothing was changed.
+            RemoteProtocolError: A server says what cannot be; nothing was changed. Close the link to it.
         """
         return self._handlers[type(event)](event, now)
 
@@ -209,8 +135,10 @@ class RouterCore:
     # -- jobs ---------------------------------------------------------------------------------
 
     def _job_arrived(self, event: JobArrived, now: float) -> list[RouterEffect]:
-        self.tally.arrivals += 1
         job = event.job
+        if job.id in self._probing:
+            raise LocalProtocolError(f"router {self.id}: job {job.id} arrives, but a job of that id is here already")
+        self.tally.arrivals += 1
         if self._closed:
             return [self._lost(job, "failed", "draining", self.tally)]
         if len(self.in_flight) + len(self._probing) >= self._ceiling:
@@ -229,7 +157,7 @@ class RouterCore:
 
     def _ask(self, job: Job, servers: Sequence[Server], now: float, attempt: int) -> list[RouterEffect]:
         due = now + self._probe_timeout
-        probing = _Probing(job, self.policy, self.tally, list(servers), due, attempt)
+        probing = _Probing(job, self.policy, self.tally, servers, due, attempt)
         self._probing[job.id] = probing
         self._oldest_probing.append(probing)
         self.tally.probes += len(servers)
@@ -266,15 +194,15 @@ class RouterCore:
         if record is None or record.server.id != event.server:
             self.orphaned += 1
             return []
-        del self.in_flight[event.job]
         job, server, tally, assign, attempt = record
-        server.outstanding -= 1
         if event.length is not None and event.seen is not None:
-            server.view = event.length + server.sent - event.seen
+            server.view = self._view(server, event.length, event.seen)
         elif event.outcome in ("blocked", "failed") and server.view:
             # The server turned it away, so what its dispatch added to the view never came about. A link keeps
             # order: no report before this end has counted that dispatch, and each later one replaces the view.
             server.view -= 1
+        del self.in_flight[event.job]
+        server.outstanding -= 1
         if event.stale:
             tally.stale += 1
         if self._on_job_ended is not None and server.id not in self.draining:
@@ -284,13 +212,21 @@ class RouterCore:
         tally.ends[event.outcome, event.reason] += 1
         return [EndJob(job, event.outcome, event.reason, server, event, tally.policy, assign.fallback)]
 
+    def _view(self, server: Server, length: int, seen: int) -> int:
+        """The length that a server told, and the dispatches on their way that it had not counted."""
+        if seen > server.sent:
+            raise RemoteProtocolError(
+                f"router {self.id}: {server.id} has seen {seen} dispatches, of {server.sent} sent on this link"
+            )
+        return length + server.sent - seen
+
     # -- answers to probes --------------------------------------------------------------------
 
     def _report(self, event: Report, now: float) -> list[RouterEffect]:
         server = self.servers.get(event.server)
         if server is None:
             raise LocalProtocolError(f"router {self.id}: report from {event.server}, which has not joined")
-        server.view = event.length + server.sent - event.seen
+        view = server.view = self._view(server, event.length, event.seen)
         if self._on_report is not None and event.server not in self.draining:
             self._on_report(server)
         if event.job is None:
@@ -298,8 +234,8 @@ class RouterCore:
         probing = self._probing.get(event.job)
         if probing is None or server not in probing.silent:
             return []  # it was decided without this answer, when its time was over
-        probing.silent.remove(server)
-        probing.answers.append((server, event.length))
+        del probing.silent[server]
+        probing.answers.append((server, view))
         return [] if probing.silent else [self._settle(probing)]
 
     def _settle(self, probing: _Probing) -> RouterEffect:
@@ -362,7 +298,8 @@ class RouterCore:
         if server.id in self.servers:
             raise LocalProtocolError(f"router {self.id}: {server.id} has joined already; it must leave first")
         self.servers[server.id] = server
-        self.policy.on_join(server)
+        for policy in self._policies():
+            policy.on_join(server)
         return []
 
     def _server_draining(self, event: ServerDraining, now: float) -> list[RouterEffect]:
@@ -371,7 +308,7 @@ class RouterCore:
             raise LocalProtocolError(f"router {self.id}: {event.server} drains, but has not joined")
         if server.id not in self.draining:
             self.draining.add(server.id)
-            self.policy.on_leave(server)
+            self._forget(server)
         return []
 
     def _server_left(self, event: ServerLeft, now: float) -> list[RouterEffect]:
@@ -381,12 +318,12 @@ class RouterCore:
         if server.id in self.draining:
             self.draining.discard(server.id)
         else:
-            self.policy.on_leave(server)
+            self._forget(server)
         effects: list[RouterEffect] = []
         for probing in list(self._probing.values()):
             probing.answers = [answer for answer in probing.answers if answer[0] is not server]
             if server in probing.silent:
-                probing.silent.remove(server)
+                del probing.silent[server]
                 if not probing.silent:
                     effects.append(self._settle(probing))
         lost = [number for number, record in self.in_flight.items() if record.server is server]
@@ -402,7 +339,19 @@ class RouterCore:
         return [EndJob(record.job, "failed", "link_lost", record.server, None, record.tally.policy,
                        record.assign.fallback)]  # fmt: skip
 
+    def _policies(self) -> list[Policy]:
+        """The policy in force, and those before it whose jobs still wait for answers: they must know who is there."""
+        return list(dict.fromkeys([self.policy, *(probing.policy for probing in self._probing.values())]))
+
+    def _forget(self, server: Server) -> None:
+        for policy in self._policies():
+            policy.on_leave(server)
+
     def _policy_changed(self, event: PolicyChanged, now: float) -> list[RouterEffect]:
+        if event.policy in self._policies():
+            raise LocalProtocolError(f"router {self.id}: this policy {event.policy.name} is in use; make a new one")
+        for server in self.servers.values():
+            server.view = None  # nobody keeps it up until the servers know the new needs, and report
         self._use(event.policy)
         for server in self.chosen_from():
             event.policy.on_join(server)

@@ -88,7 +88,7 @@ class Block(NamedTuple):
 Decision = Assign | Probe | Block
 BLOCK = Block()
 Answer = tuple[Server, int]
-"""A server, and the queue length that it answered to a probe."""
+"""A server, and the queue length that it answered to a probe, with the dispatches that were on their way to it."""
 
 
 class Fleet(NamedTuple):
