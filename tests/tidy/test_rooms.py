@@ -20,20 +20,24 @@ from tests.tidy.tree import ROOT, modules, pyproject
 # Rooms without I/O and without a clock: time, randomness and messages are handed in and given back.
 PURE = (
     "router.protocol",
-    "router.policy",
     "router.choice",
-    "router.policies",
     "router.core",
+    "router.events",
+    "router.policies",
+    "router.policy",
+    "router.ranking",
+    "router.registry",
     "server.core",
     "server.due",
     "server.laws",
-    "services.scenario",
-    "services.simulator",
-    "services.models",
-    "services.solver",
     "services.loadgen.arrivals",
     "services.loadgen.trace",
     "services.loadgen.workload",
+    "services.measure",
+    "services.models",
+    "services.scenario",
+    "services.simulator",
+    "services.solver",
 )
 
 # Rooms that talk to the world.
@@ -136,6 +140,10 @@ def test_imports_along_the_arrows_are_allowed(tmp_path: Path) -> None:
     ]
     rest += ["services.models.queues", "services.loadgen.client"]
     assert " 0 broken" in verdict(tmp_path, along | dict.fromkeys(rest, ""))
+
+
+def test_the_pure_rooms_named_here_are_in_the_tree() -> None:
+    assert [room for room in PURE if room not in modules()] == []
 
 
 def test_only_the_rooms_that_talk_to_the_world_are_exempt() -> None:
