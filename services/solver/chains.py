@@ -1,0 +1,176 @@
+"""Exact Markov chains of a few servers, whatever the policy looks at."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass, replace
+
+from services.models.chains.fleet import ChainResult
+from services.models.chains.pull import solve_pull
+from services.models.chains.queues import solve_random, solve_shortest
+from services.scenario import Scenario
+from services.solver.names import Values, by_pool, moments, shortened
+from services.solver.parameters import parameter
+from services.solver.rules import is_split, only, shortest_rule, sizes_not_exponential, split_weights
+from services.solver.solution import Prediction, Statement
+
+MOST_STATES = 100_000
+SHORTEST_QUEUE_FOLLOWED = 12
+"""An unlimited queue is followed at least that far."""
+
+CHAIN = Statement(
+    "exact chain",
+    "global balance of all states",
+    "Poisson arrivals, exponential sizes, messages arrive at once",
+    exact=True,
+)
+
+
+def about(scenario: Scenario) -> bool:
+    """Policies that have a chain, for jobs that wait for ever."""
+    if scenario.patience is not None:
+        return False
+    return scenario.policy_name == "pull" or is_split(scenario) or shortest_rule(scenario) is not None
+
+
+def why_not(scenario: Scenario) -> str | None:
+    """Exponential sizes, one slot a server, and few servers."""
+    if not only(scenario, capacity=None):
+        return "the chain needs one slot a server"
+    if not is_split(scenario) and shortest_rule(scenario) is None:
+        reason = _pull_differs(scenario)
+        if reason is not None:
+            return reason
+    return sizes_not_exponential(scenario) or too_many(states(scenario), scenario.servers_total)
+
+
+def _pull_differs(scenario: Scenario) -> str | None:
+    for name, known in (
+        ("fallback", ("random", "weighted")),
+        ("placement", ("random",)),
+        ("announce_at", (0, "vacancy")),
+    ):
+        value = parameter(scenario, name)
+        if value not in known:
+            return f"policy.{name} = {value!r} has no chain"
+    return None
+
+
+def too_many(count: float, servers: int) -> str | None:
+    """Say so if there are more states than can be solved."""
+    if count <= MOST_STATES:
+        return None
+    return f"{servers} servers make more than 10^{math.floor(math.log10(count))} states, at most 10^5 are solved"
+
+
+def states(scenario: Scenario) -> int:
+    """How many states there are at least: servers that are alike are told apart by nothing but their states."""
+    kinds: Counter[tuple[float, float]] = Counter()
+    for pool in scenario.pools:
+        kinds[pool.rate, pool.capacity] += pool.servers
+    count = 1
+    for (_, capacity), servers in kinds.items():
+        longest = SHORTEST_QUEUE_FOLLOWED if math.isinf(capacity) else int(capacity)
+        count *= math.comb(servers + _of_one(scenario, longest) - 1, servers)
+    return count
+
+
+def _of_one(scenario: Scenario, longest: int) -> int:
+    """The states of one server: its queue, and with PULL which routers hold its messages."""
+    if scenario.policy_name != "pull" or scenario.servers_total == 1:
+        return longest + 1
+    routers = scenario.routers.count
+    if parameter(scenario, "stale") == "withdraw":
+        return routers + longest  # exactly one message while idle, none while busy
+    return routers + longest * (routers + 1)  # and, if it is kept, at most one while busy
+
+
+def predict(scenario: Scenario) -> dict[str, Prediction]:
+    """Solve the chain and read it."""
+    result = _solve(scenario)
+    values = _read(scenario, result)
+    if scenario.policy_name == "pull":
+        values |= {
+            "dispatch.random": result.random_probability,
+            "dispatch.stale": result.stale_probability,
+            "messages.pull": result.pull_messages,
+            "messages.withdraw": result.withdrawals,
+            "messages.probe": 0.0,
+            "messages.report": 0.0,
+            "messages.total": result.pull_messages + result.withdrawals,
+        }
+    size = f"{result.states} states, {result.truncation_error:.1g} steps a job cut off"
+    return replace(CHAIN, assumes=f"{CHAIN.assumes}; {size}").of(values)
+
+
+@dataclass(frozen=True)
+class _Servers:
+    """One entry a server."""
+
+    rates: list[float]
+    capacities: list[float]
+
+
+def _solve(scenario: Scenario) -> ChainResult:
+    every = [pool for pool in scenario.pools for _ in range(pool.servers)]
+    servers = _Servers([pool.rate for pool in every], [pool.capacity for pool in every])
+    total = scenario.rate_total
+    if scenario.policy_name == "pull":
+        return _solve_pull(scenario, servers)
+    if is_split(scenario):
+        of_pool = split_weights(scenario)
+        weights = [weight for weight, pool in zip(of_pool, scenario.pools, strict=True) for _ in range(pool.servers)]
+        return solve_random(servers.rates, total, servers.capacities, weights)
+    rule = shortest_rule(scenario)
+    assert rule is not None
+    return solve_shortest(
+        servers.rates,
+        total,
+        servers.capacities,
+        rank=rule.rank,
+        ties=rule.ties,
+        full=rule.full,
+        d=rule.d,
+        replacement=rule.replacement,
+    )
+
+
+def _solve_pull(scenario: Scenario, servers: _Servers) -> ChainResult:
+    return solve_pull(
+        servers.rates,
+        scenario.rate_total,
+        servers.capacities,
+        routers=scenario.routers.count,
+        shares=scenario.routers.shares,
+        stale=parameter(scenario, "stale"),
+        order=parameter(scenario, "order"),
+        weights=servers.rates if parameter(scenario, "fallback") == "weighted" else None,
+    )
+
+
+def _read(scenario: Scenario, result: ChainResult) -> Values:
+    ends = [sum(pool.servers for pool in scenario.pools[: place + 1]) for place in range(len(scenario.pools))]
+    starts = [0, *ends[:-1]]
+    mean, variance = moments(result.queue_tail)
+    values: Values = {
+        "block_probability": result.block_probability,
+        "wait_probability": result.wait_probability,
+        "waiting_mean": result.waiting_mean,
+        "sojourn_mean": result.sojourn_mean,
+        "jobs_in_system_mean": result.jobs_in_system_mean,
+        "jobs_in_system_variance": result.jobs_in_system_variance,
+        "queue_length_mean": mean,
+        "queue_length_variance": variance,
+        "perpendicular_second_moment": result.perpendicular_second_moment,
+        "queue_tail": shortened(result.queue_tail),
+    }
+    tails = [result.server_tails[first] for first in starts]
+    values |= by_pool(scenario, "utilisation", [result.utilisation[first] for first in starts])
+    values |= by_pool(
+        scenario,
+        "job_share",
+        [math.fsum(result.job_shares[start:end]) for start, end in zip(starts, ends, strict=True)],
+    )
+    values |= by_pool(scenario, "queue_length_mean", [moments(tail)[0] for tail in tails])
+    return values | by_pool(scenario, "queue_tail", [shortened(tail) for tail in tails])

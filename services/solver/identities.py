@@ -1,0 +1,77 @@
+"""What holds whatever the sizes, by counting: control messages per job, and what cannot happen at all."""
+
+from __future__ import annotations
+
+import math
+
+from services.scenario import Scenario
+from services.solver.parameters import parameter
+from services.solver.solution import Prediction, Statement
+
+SILENT = ("random", "weighted_random", "round_robin", "least_requests")
+"""Policies for which servers send nothing."""
+
+IDENTITY = Statement("identity", "counting", "messages arrive at once", exact=True)
+
+
+def identities(scenario: Scenario) -> dict[str, Prediction]:
+    """Predict what follows from counting alone, by quantity."""
+    values: dict[str, float] = {"failed_probability": 0.0}
+    if scenario.patience is None:
+        values["abandon_probability"] = 0.0
+    if unlimited(scenario):
+        values["block_probability"] = 0.0
+    if all(pool.capacity == pool.slots for pool in scenario.pools):
+        values |= {"wait_probability": 0.0, "waiting_mean": 0.0}
+    if len(scenario.pools) == 1:
+        values[f"job_share.{scenario.pools[0].name}"] = 1.0
+    if scenario.policy_name in SILENT:
+        values |= _messages() | {"dispatch.random": 0.0}
+    elif scenario.run.time == "continuous":
+        values |= _counted(scenario)
+    return IDENTITY.of(values)
+
+
+def unlimited(scenario: Scenario) -> bool:
+    """Whether no server ever turns a job away."""
+    return all(math.isinf(pool.capacity) for pool in scenario.pools)
+
+
+def no_steady_state(scenario: Scenario) -> str | None:
+    """Say so if more work comes than can be done, and nothing is ever turned away or leaves."""
+    if not unlimited(scenario) or scenario.patience is not None or scenario.load < 1.0:
+        return None
+    return (
+        f"load = {scenario.load:.6g}, and servers have unlimited room: queues grow for ever, there is no steady state"
+    )
+
+
+def _counted(scenario: Scenario) -> dict[str, float]:
+    """Messages per job of the policies that probe, or hear of every change."""
+    if scenario.policy_name in ("power_of_d", "max_vacancy"):
+        asked = _different_servers(scenario)
+        return _messages(probe=asked, report=asked)
+    if scenario.policy_name in ("jsq", "sed") and parameter(scenario, "every") is None and _all_leave(scenario):
+        return _messages(report=2.0 * scenario.routers.count)  # each job comes once and leaves once
+    return {}
+
+
+def _all_leave(scenario: Scenario) -> bool:
+    """Whether in the long run as many jobs leave servers as arrive."""
+    known = scenario.arrivals.law != "trace" or getattr(scenario.arrivals, "speedup", None) is None
+    return unlimited(scenario) and known and no_steady_state(scenario) is None
+
+
+def _different_servers(scenario: Scenario) -> float:
+    """The mean number of different servers that a job asks about."""
+    servers, d = scenario.servers_total, parameter(scenario, "d")
+    if d == "all":
+        return float(servers)
+    if parameter(scenario, "replacement"):
+        return float(servers * (1.0 - (1.0 - 1.0 / servers) ** d))
+    return float(d)
+
+
+def _messages(**sent: float) -> dict[str, float]:
+    every_kind = dict.fromkeys(("pull", "withdraw", "probe", "report"), 0.0) | sent
+    return {f"messages.{kind}": number for kind, number in (every_kind | {"total": sum(sent.values())}).items()}
