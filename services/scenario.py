@@ -24,7 +24,7 @@ from router.registry import make_parameters
 from server.core import ServerSpec
 from server.laws import Law, make_law
 from services.measure.records import Fleet
-from services.scenario_errors import explain, fault
+from services.scenario_errors import explain, fault, listed
 from services.scenario_parts import (
     MOST_SERVERS,
     Arrivals,
@@ -39,7 +39,7 @@ from services.scenario_parts import (
     TraceArrivals,
     kind_of_arrivals,
 )
-from services.scenario_text import read_table, write_table
+from services.scenario_text import RATES, read_table, write_table
 
 
 class Scenario(Part):
@@ -54,14 +54,15 @@ class Scenario(Part):
     name: Name
     title: Text = ""
     source: Text = ""
-    seed: Annotated[int, Field(ge=0, le=2**63 - 1, description="a whole number of at least 0, below 2^63")] = 1
+    seed: Annotated[int, Field(ge=0, le=2**63 - 1, description="a whole number >= 0, below 2^63")] = 1
     time_unit_s: Annotated[float, Field(ge=1e-6, le=1e6, allow_inf_nan=False)] = 0.1
-    policy: dict[str, Any]
+    policy: Annotated[dict[str, Any], Field(description="[policy] with name, and parameters of that policy")]
     routers: Routers = Routers()
     pools: Annotated[list[Pool], Field(min_length=1, description="one [[pools]] or more, with name and servers")]
     arrivals: Annotated[
         Annotated[Arrivals, Tag("<drawn>")] | Annotated[TraceArrivals, Tag("<trace>")],
         Discriminator(kind_of_arrivals),
+        Field(description=f"[arrivals] with law and one of {listed(RATES[:3])}"),
     ]
     service: Service | None = None
     patience: Patience | None = None

@@ -56,6 +56,8 @@ def shown(value: Any) -> str:
     """Write a value as TOML would, shortened if it is long."""
     if isinstance(value, str | bool):
         text = json.dumps(value, ensure_ascii=False)
+    elif isinstance(value, int) and value.bit_length() > 256:
+        text = hex(value)  # Python refuses to write very long ones as decimals
     elif isinstance(value, Mapping):
         text = "{" + ", ".join(f"{key} = {shown(item)}" for key, item in value.items()) + "}"
     elif isinstance(value, list | tuple):
@@ -82,7 +84,7 @@ def _sentence(details: ErrorDetails, model: type[BaseModel], table: Any) -> str:
     location, kind = details["loc"], details["type"]
     if kind == "extra_forbidden":
         key, _, owner, _ = _follow(location[:-1], model, table)
-        known = owner.model_fields if isinstance(owner, type) and issubclass(owner, BaseModel) else {}
+        known: Iterable[str] = getattr(_bare(owner), "model_fields", ())
         return f"{_dotted((*key, location[-1]))}: {no_such_key(str(location[-1]), known)}"
     key, value, annotation, field = _follow(location, model, table)
     context = details.get("ctx", {})
@@ -195,7 +197,7 @@ def _range(limits: list[Any], kind: str) -> str:
         bounds = {name: bound for name, bound in bounds.items() if name in ("gt", "ge") or bound < _ABSURD}
     if "ge" in bounds and "le" in bounds and math.isfinite(bounds["le"]):
         return f" from {_plain(bounds['ge'])} to {_plain(bounds['le'])}"
-    words = {"gt": "above", "ge": "of at least", "lt": "below", "le": "of at most"}
+    words = {"gt": "above", "ge": ">=", "lt": "below", "le": "<="}
     return " and".join(f" {words[name]} {_plain(bound)}" for name, bound in bounds.items())
 
 

@@ -46,16 +46,15 @@ class Routers(Part):
 
     count: Annotated[int, Field(ge=1, le=MOST_ROUTERS)] = 1
     split: Annotated[
-        Literal["equal"] | list[NotNegative],
-        Field(description='"equal" or a list of shares, one number of at least 0 a router'),
+        Literal["equal"] | Annotated[list[NotNegative], Field(min_length=1)],
+        Field(description='"equal" or a list of shares, one number >= 0 a router'),
     ] = "equal"
 
     @model_validator(mode="before")
     @classmethod
     def _count_the_shares(cls, table: Any) -> Any:
-        if isinstance(table, dict) and "count" not in table and isinstance(table.get("split"), list):
-            return {"count": len(table["split"]), **table}
-        return table
+        split = table.get("split") if isinstance(table, dict) else None
+        return {"count": len(split), **table} if isinstance(split, list) and split else table
 
     @model_validator(mode="after")
     def _one_share_a_router(self) -> Self:
@@ -79,7 +78,7 @@ def _capacity(value: Any) -> float:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if number and (value == math.inf or (1 <= value <= 1e9 and value == int(value))):
         return float(value)
-    raise fault('expected a whole number of at least 1, or "inf"', found=value)
+    raise fault('expected a whole number >= 1, or "inf"', found=value)
 
 
 class Pool(Part):
@@ -182,24 +181,27 @@ def kind_of_arrivals(value: Any) -> str:
     return "<trace>" if law == "trace" else "<drawn>"
 
 
+_KNOWN_LAWS = listed(shown(name) for name in LAWS)
+
+
 class Service(BaseModel):
     """The law of job sizes, with mean 1; every further key is a parameter of that law."""
 
     model_config = ConfigDict(frozen=True, extra="allow", strict=True)
 
-    law: str = "exponential"
+    law: Annotated[str, Field(description=_KNOWN_LAWS)] = "exponential"
 
     @model_validator(mode="after")
     def _fits_the_law(self) -> Self:
         if self.law not in LAWS:
-            raise fault(f"expected {listed(shown(name) for name in LAWS)}", "law", found=self.law)
+            raise fault(f"expected {_KNOWN_LAWS}", "law", found=self.law)
         limits = LAWS[self.law].limits
         for name in self.parameters:
             if name not in limits:
-                raise fault(f'law "{self.law}": {no_such_key(name, ["law", *limits])}', name)
+                raise fault(f'{no_such_key(name, ["law", *limits])} (law "{self.law}")', name)
         for name, limit in limits.items():
             value = self.parameters.get(name)
-            expected = f"expected a number above {limit:g} and of at most {LARGEST_PARAMETER:g}"
+            expected = f"expected a number above {limit:g} and <= {LARGEST_PARAMETER:g}"
             if value is None:
                 raise fault(f'missing, law "{self.law}" needs it: {expected}', name)
             number = isinstance(value, int | float) and not isinstance(value, bool)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from router.protocol.errors import SettingsError
-from services.scenario_errors import listed
+from services.scenario_errors import shown
 
 RATES = ("load", "rate_per_server", "rate_total", "speedup")
 """The keys of [arrivals] that state how many jobs there are; exactly one is given."""
@@ -18,17 +18,21 @@ RATES = ("load", "rate_per_server", "rate_total", "speedup")
 COMMON = ("law", *RATES[:3])
 """The keys of [arrivals] that every law has."""
 
+DEEPEST = 10
+"""Tables and lists inside one another."""
+
+_TOO_DEEP = f"expected at most {DEEPEST} tables and lists inside one another, found more"
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def read_table(text: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
     """Read TOML and set what the overrides say.
 
-    Rule: an override replaces what the file says, and what contradicts it there:
-    one of the rate keys of [arrivals] replaces the one in the file; `size_column` and `size_columns` replace
-    each other and [service], because the sizes then come from the trace; another `policy.name`, `service.law`
-    or `arrivals.law` drops the parameters that the file gives for the former one (the rates of arrivals stay).
-    What two overrides say is never dropped: they may contradict each other.
+    Rule: an override replaces what the file says under its key, and what contradicts it there. A rate of [arrivals]
+    replaces the one in the file. `size_column` and `size_columns` replace each other, and [service], because the
+    sizes then come from the trace. `routers.count` replaces a list of shares, and such a list the count. Another
+    `policy.name`, `service.law` or `arrivals.law` drops the parameters that the file gives for the former one; the
+    rates of arrivals stay. What two overrides say is never dropped: they may contradict each other.
 
     Args:
         text: The TOML.
@@ -47,6 +51,7 @@ def read_table(text: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
         _drop_contradictions(table, key, value)
     for key, value in changes:
         _set(table, key, value)
+    _check_depth(table)
     return table
 
 
@@ -55,15 +60,26 @@ def write_table(table: Mapping[str, Any]) -> str:
     lines = [_pair(key, value) for key, value in table.items() if value is not None and not _is_section(value)]
     for key, value in table.items():
         if _is_section(value):
-            tables, head = ([value], f"[{key}]") if isinstance(value, Mapping) else (value, f"[[{key}]]")
+            name = _written_key(key)
+            tables, head = ([value], f"[{name}]") if isinstance(value, Mapping) else (value, f"[[{name}]]")
             for section in tables:
                 lines += ["", head, *(_pair(*pair) for pair in section.items() if pair[1] is not None)]
     return "\n".join(lines) + "\n"
 
 
+def _check_depth(table: dict[str, Any]) -> None:
+    """Refuse what would exhaust the stack of whoever walks over it later; no key of a scenario goes this deep."""
+    level: list[Any] = [table]
+    for _ in range(DEEPEST):
+        level = [item for parent in level for item in (parent.values() if isinstance(parent, dict) else parent)]
+        level = [item for item in level if isinstance(item, dict | list)]
+    if level:
+        raise SettingsError(_TOO_DEEP)
+
+
 def _syntax(error: Exception) -> str:
     if isinstance(error, RecursionError):
-        return "expected TOML, found too many lists or tables inside one another"
+        return _TOO_DEEP
     found = re.fullmatch(r"(.*) \(at (.*)\)", str(error), re.DOTALL)
     message, place = found.groups() if found else (str(error), "")
     return f"{place}: {message}: no valid TOML" if place else f"no valid TOML: {message}"
@@ -100,6 +116,10 @@ def _drop_contradictions(table: dict[str, Any], key: list[str], value: Any) -> N
             if isinstance(section, dict) and choice in section and section[choice] != value:
                 kept = COMMON if room == "arrivals" else (choice,)
                 table[room] = {name: item for name, item in section.items() if name in kept}
+        case ["routers", "count"]:
+            _drop(table, "routers", ("split",))
+        case ["routers", "split"] if isinstance(value, list):
+            _drop(table, "routers", ("count",))
         case ["arrivals", name] if name in RATES:
             _drop(table, "arrivals", RATES)
         case ["arrivals", ("size_column" | "size_columns") as name, *_]:
@@ -115,26 +135,24 @@ def _drop(table: dict[str, Any], room: str, names: Sequence[str], but: str = "")
 
 def _set(table: dict[str, Any], key: list[str], value: Any) -> None:
     place: Any = table
-    for depth, part in enumerate(key):
-        index: Any = part
-        done = ".".join(key[:depth])
-        if isinstance(place, list):
-            if not re.fullmatch(r"[0-9]{1,6}", part) or int(part) >= len(place):
-                positions = (
-                    listed([str(n) for n in range(min(len(place), 2))])
-                    if len(place) < 3
-                    else (f"0 to {len(place) - 1}")
-                )
-                raise SettingsError(f"--set {'.'.join(key)}: {done} has no position {part}, only {positions}")
-            index = int(part)
-        elif not isinstance(place, dict):
-            raise SettingsError(f"--set {'.'.join(key)}: {done} is no table and no list: set it as a whole")
-        elif depth < len(key) - 1:
+    for depth, part in enumerate(key[:-1]):
+        if isinstance(place, dict):
             place.setdefault(part, {})
-        if depth == len(key) - 1:
-            place[index] = value
-        else:
-            place = place[index]
+        place = place[_index(place, key, depth)]
+    place[_index(place, key, len(key) - 1)] = value
+
+
+def _index(place: Any, key: list[str], depth: int) -> str | int:
+    """Return what to look up in `place`, which is where the first `depth` parts of the key lead to."""
+    part = key[depth]
+    if isinstance(place, dict):
+        return part
+    whole, done = ".".join(key), ".".join(key[:depth])
+    if not isinstance(place, list):
+        raise SettingsError(f"--set {whole}: {done} is {shown(place)}, no table or list: set {done} itself")
+    if not re.fullmatch(r"[0-9]{1,6}", part) or int(part) >= len(place):
+        raise SettingsError(f"--set {whole}: {done} has {len(place)} entries, counted from 0, and no {part}")
+    return int(part)
 
 
 def _is_section(value: Any) -> bool:

@@ -73,7 +73,7 @@ def lay_out(scenario: Scenario, trace: Trace) -> TraceSchedule:
     source = scenario.arrivals
     if not isinstance(source, TraceArrivals):
         raise SettingsError(f'arrivals.law = "{source.law}", but a trace was given: expected "trace"')
-    with _keyed():
+    with _keyed(scenario):
         return schedule(
             trace,
             time_unit_s=scenario.time_unit_s,
@@ -90,7 +90,7 @@ def _instants(scenario: Scenario, trace: Trace | None) -> tuple[Floats, Floats |
         return laid_out.instants_units, laid_out.sizes
     if scenario.arrivals.law == "trace":
         raise SettingsError('arrivals.law = "trace", but no trace was read: hand it in')
-    with _keyed():
+    with _keyed(scenario):
         if scenario.arrivals.law == "deterministic":
             return arrivals.deterministic(scenario.rate_total, scenario.horizon), None
         return arrivals.poisson(scenario.rate_total, scenario.horizon, _stream(scenario, "instants")), None
@@ -101,9 +101,9 @@ def _stream(scenario: Scenario, purpose: str) -> Random:
 
 
 @contextmanager
-def _keyed() -> Iterator[None]:
-    """Name the scenario's keys where a schedule cannot be made."""
+def _keyed(scenario: Scenario) -> Iterator[None]:
+    """Name the scenario's key where a schedule cannot be made."""
     try:
         yield
     except ValueError as error:
-        raise SettingsError(f"run.duration, arrivals: {error}") from None
+        raise SettingsError(f"run.duration = {scenario.run.duration:g}: {error}") from None
