@@ -177,7 +177,6 @@ class Pull(Policy):
         self._by_server: dict[Server, list[_Message]] = {}
         self._total = 0
         self._fastest = parameters.order == "fastest"
-        self._duplicates = parameters.stale == "duplicate"
         self._fallback = _FALLBACKS[parameters.fallback](parameters.rank)
         self._answered = Ranks("queue", skip_full=True)
 
@@ -204,13 +203,12 @@ class Pull(Policy):
         self._fallback.leave(server)
 
     def on_pull(self, server: Server, number: int) -> None:
-        """Keep the message; unless the rule is `duplicate`, it replaces an earlier one of the same server."""
+        """Keep the message, once."""
         held = self._held(server)
-        for message in held:
-            if message.number == number or not self._duplicates:
-                self._drop(message)
+        if any(message.number == number for message in held):
+            return
         message = _Message(server, number)
-        self._by_server[server] = [*(other for other in held if other.place >= 0), message]
+        self._by_server[server] = [*held, message]
         self._messages.insert(message, -server.rate if self._fastest else 0)
         self._total += 1
 

@@ -1,0 +1,484 @@
+"""The router's core against a model of the truth that is kept beside it, in any order of events."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from router.core import (
+    Draining,
+    EndJob,
+    JobArrived,
+    PolicyChanged,
+    ProbesDue,
+    RouterCore,
+    ServerDraining,
+    ServerJoined,
+    ServerLeft,
+)
+from router.policy import Job, Policy, Server
+from router.protocol.errors import HerdlessError, LocalProtocolError, RemoteProtocolError
+from router.protocol.messages import Dispatch, End, Outcome, Probe, Pull, Report, Withdraw
+from router.protocol.timer import StartTimer
+from tests.property.variants import build, tables
+
+TABLES = tables()
+NAMES = [f"s-{i}" for i in range(5)]
+PROBE_TIMEOUT = 1.0
+
+
+class Truth:
+    """What one server has, as the test knows it."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.received: list[Dispatch] = []  # not ended
+        self.seen = 0
+        self.to_come: list[Dispatch] = []  # dispatched, and still on the wire
+        self.draining = False
+        self.pulls: list[int] = []
+
+
+class RouterMachine(RuleBasedStateMachine):
+    """Events in any order that the protocol allows, and some that it does not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+        self.jobs = 0
+        self.numbers = 0
+        self.truth: dict[str, Truth] = {}
+        self.open: set[int] = set()  # jobs that have not ended
+        self.ended = 0
+        self.asked: list[tuple[str, int]] = []  # probes without an answer
+        self.void: list[End] = []  # ends that have been delivered, or whose link is lost
+        self.timers: list[float] = []
+        self.orphaned = 0
+
+    @initialize(table=st.sampled_from(TABLES), retries=st.sampled_from([0, 0, 1]), count=st.integers(0, 4))
+    def start(self, table: dict[str, Any], retries: int, count: int) -> None:
+        self.core = RouterCore("r", build(table), probe_timeout=PROBE_TIMEOUT, retries=retries, ceiling=12)
+        for name in NAMES[:count]:
+            self.join(name, 3.0)
+
+    # -- effects ---------------------------------------------------------------------------------
+
+    def do(self, event: Any) -> list[Any]:
+        effects = self.core.handle(event, self.now)
+        for effect in effects:
+            if isinstance(effect, EndJob):
+                self.open.remove(effect.job.id)  # raises if it had ended
+                self.ended += 1
+            elif isinstance(effect, Dispatch):
+                truth = self.truth[effect.server]
+                assert not truth.draining
+                assert effect.number is None or effect.number in truth.pulls
+                if effect.number is not None:
+                    truth.pulls.remove(effect.number)
+                truth.to_come.append(effect)
+            elif isinstance(effect, Probe):
+                assert not self.truth[effect.server].draining
+                self.asked.append((effect.server, effect.job))
+            else:
+                assert isinstance(effect, StartTimer) and effect.at >= self.now
+                self.timers.append(effect.at)
+        return effects
+
+    def pick(self, data: st.DataObject, names: list[str]) -> Truth:
+        return self.truth[data.draw(st.sampled_from(sorted(names)))]
+
+    # -- what may happen -------------------------------------------------------------------------
+
+    @rule(size=st.floats(0.0, 10.0))
+    def arrive(self, size: float) -> None:
+        self.jobs += 1
+        self.open.add(self.jobs)
+        full = self.core.in_system >= 12
+        effects = self.do(JobArrived(Job(self.jobs, size)))
+        if full:
+            assert [(e.outcome, e.reason) for e in effects] == [("failed", "ceiling")]
+        elif all(truth.draining for truth in self.truth.values()):
+            assert [(e.outcome, e.reason) for e in effects] == [("failed", "no_server")]
+        else:
+            assert effects, "a job is dispatched, lost, or waits for answers"
+
+    @precondition(lambda self: len(self.truth) < len(NAMES))
+    @rule(data=st.data(), capacity=st.sampled_from([1.0, 3.0, float("inf")]))
+    def join_one(self, data: st.DataObject, capacity: float) -> None:
+        self.join(data.draw(st.sampled_from([name for name in NAMES if name not in self.truth])), capacity)
+
+    def join(self, name: str, capacity: float) -> None:
+        server = Server(name, "pool", 1.0 + len(name) % 2, 1, capacity)
+        self.truth[name] = Truth(server)
+        self.do(ServerJoined(server))
+
+    @precondition(lambda self: self.truth)
+    @rule(data=st.data())
+    def drain(self, data: st.DataObject) -> None:
+        truth = self.pick(data, list(self.truth))
+        truth.draining = True
+        self.do(ServerDraining(truth.server.id))
+
+    @precondition(lambda self: self.truth)
+    @rule(data=st.data())
+    def leave(self, data: st.DataObject) -> None:
+        truth = self.pick(data, list(self.truth))
+        name = truth.server.id
+        del self.truth[name]
+        self.asked = [probe for probe in self.asked if probe[0] != name]
+        lost = truth.to_come + truth.received
+        effects = self.do(ServerLeft(name))
+        self.void += [self.end_of(dispatch, "served", truth) for dispatch in lost]
+        assert all(effect.server != name for effect in effects if isinstance(effect, Dispatch | Probe))
+        # Each job that was there fails or is dispatched anew, and nothing else ends but what waited for this server.
+        told = [effect for effect in effects if isinstance(effect, EndJob) and effect.reason == "link_lost"]
+        assert len(told) <= len(lost)
+
+    @precondition(lambda self: any(truth.to_come for truth in self.truth.values()))
+    @rule(data=st.data())
+    def receive(self, data: st.DataObject) -> None:
+        truth = self.pick(data, [name for name, truth in self.truth.items() if truth.to_come])
+        truth.received.append(truth.to_come.pop(0))
+        truth.seen += 1
+
+    @precondition(lambda self: any(truth.received for truth in self.truth.values()))
+    @rule(
+        data=st.data(),
+        outcome=st.sampled_from(["served", "blocked", "abandoned", "failed"]),
+        riding=st.booleans(),
+        stale=st.booleans(),
+    )
+    def end(self, data: st.DataObject, outcome: Outcome, riding: bool, stale: bool) -> None:
+        truth = self.pick(data, [name for name, truth in self.truth.items() if truth.received])
+        place = data.draw(st.integers(0, len(truth.received) - 1))
+        end = self.end_of(truth.received.pop(place), outcome, truth, stale)
+        if riding:
+            end = end._replace(length=len(truth.received), seen=truth.seen)
+        self.do(end)
+        self.void.append(end)
+        if riding:
+            assert truth.server.view == len(truth.received) + truth.server.sent - truth.seen
+
+    def end_of(self, dispatch: Dispatch, outcome: Outcome, truth: Truth, stale: bool = False) -> End:
+        reason = "draining" if outcome == "failed" else ""
+        return End(dispatch.server, "r", dispatch.job, outcome, reason, 0.0, 0.0, 0.0, stale, None, None)
+
+    @precondition(lambda self: self.void)
+    @rule(data=st.data())
+    def end_twice(self, data: st.DataObject) -> None:
+        before = self.picture()
+        assert self.do(data.draw(st.sampled_from(self.void))) == []
+        self.orphaned += 1
+        assert self.picture() == before
+
+    @precondition(lambda self: any(truth.received for truth in self.truth.values()))
+    @rule(data=st.data())
+    def end_from_the_wrong_server(self, data: st.DataObject) -> None:
+        truth = self.pick(data, [name for name, truth in self.truth.items() if truth.received])
+        others = [name for name in NAMES if name != truth.server.id]
+        wrong = self.end_of(truth.received[0], "served", truth)._replace(server=data.draw(st.sampled_from(others)))
+        before = self.picture()
+        assert self.do(wrong) == []
+        self.orphaned += 1
+        assert self.picture() == before
+
+    @precondition(lambda self: self.truth)
+    @rule(data=st.data())
+    def report(self, data: st.DataObject) -> None:
+        truth = self.pick(data, list(self.truth))
+        self.do(Report(truth.server.id, "r", len(truth.received), truth.seen, None))
+        assert truth.server.view == len(truth.received) + truth.server.sent - truth.seen
+
+    @precondition(lambda self: self.asked)
+    @rule(data=st.data())
+    def answer(self, data: st.DataObject) -> None:
+        name, job = self.asked.pop(data.draw(st.integers(0, len(self.asked) - 1)))
+        truth = self.truth[name]
+        self.do(Report(name, "r", len(truth.received), truth.seen, job))
+
+    @precondition(lambda self: self.truth)
+    @rule(data=st.data())
+    def pull(self, data: st.DataObject) -> None:
+        truth = self.pick(data, list(self.truth))
+        self.numbers += 1
+        truth.pulls.append(self.numbers)
+        self.do(Pull(truth.server.id, "r", self.numbers))
+
+    @precondition(lambda self: self.truth)
+    @rule(data=st.data(), known=st.booleans())
+    def withdraw(self, data: st.DataObject, known: bool) -> None:
+        truth = self.pick(data, list(self.truth))
+        number = truth.pulls.pop() if known and truth.pulls else 10**6
+        held, unheld = self.core.policy.held(truth.server), self.core.unheld_withdrawals
+        self.do(Withdraw(truth.server.id, "r", number))
+        assert held - self.core.policy.held(truth.server) == 1 - (self.core.unheld_withdrawals - unheld)
+
+    @rule(table=st.sampled_from(TABLES), seed=st.integers(0, 9))
+    def switch(self, table: dict[str, Any], seed: int) -> None:
+        self.do(PolicyChanged(build(table, seed)))
+        for truth in self.truth.values():
+            truth.pulls.clear()
+        assert self.core.policy.held_total == 0
+        assert all(truth.server.view is None for truth in self.truth.values())
+
+    @precondition(lambda self: self.timers)
+    @rule()
+    def time_is_over(self) -> None:
+        self.timers.sort()
+        self.now = max(self.now, self.timers.pop(0))
+        self.do(ProbesDue())
+        assert not self.core.probing or self.timers, "whoever waits has a timer that runs"
+
+    # -- what is impossible ----------------------------------------------------------------------
+
+    def refuse(self, event: Any, error: type[HerdlessError] = LocalProtocolError) -> None:
+        before = self.picture()
+        with pytest.raises(error):
+            self.core.handle(event, self.now)
+        assert self.picture() == before
+
+    @rule(data=st.data())
+    def strangers_speak(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(["nobody", *[name for name in NAMES if name not in self.truth]]))
+        event = data.draw(
+            st.sampled_from(
+                [
+                    Pull(name, "r", 1),
+                    Withdraw(name, "r", 1),
+                    Report(name, "r", 0, 0, None),
+                    ServerLeft(name),
+                    ServerDraining(name),
+                ]
+            )
+        )
+        self.refuse(event)
+
+    @precondition(lambda self: self.truth)
+    @rule(data=st.data())
+    def the_same_twice(self, data: st.DataObject) -> None:
+        truth = self.pick(data, list(self.truth))
+        self.refuse(ServerJoined(Server(truth.server.id, "pool", 1.0, 1, 1.0)))
+        self.refuse(PolicyChanged(self.core.policy))
+        for job in list(self.core._probing):
+            self.refuse(JobArrived(Job(job)))
+
+    @precondition(lambda self: self.truth)
+    @rule(data=st.data(), more=st.integers(1, 2**62))
+    def boast(self, data: st.DataObject, more: int) -> None:
+        truth = self.pick(data, list(self.truth))
+        seen = truth.server.sent + more
+        self.refuse(Report(truth.server.id, "r", 0, seen, None), RemoteProtocolError)
+        for dispatch in truth.received[:1]:
+            end = self.end_of(dispatch, "served", truth)._replace(length=0, seen=seen)
+            self.refuse(end, RemoteProtocolError)
+
+    # -- what always holds -----------------------------------------------------------------------
+
+    def picture(self) -> Any:
+        """All that a caller can see, and the draws to come."""
+        core = self.core
+        return copy.deepcopy(
+            (
+                {name: tuple(getattr(s, slot) for slot in Server.__slots__) for name, s in core.servers.items()},
+                sorted(core.draining),
+                sorted(core.in_flight),
+                core.probing,
+                core.unheld_withdrawals,
+                core.policy.held_total,
+                core.policy.rng.getstate(),
+                {name: (t.arrivals, t.dispatches, t.probes, t.ends, t.stale) for name, t in core.tallies.items()},
+            )
+        )
+
+    @invariant()
+    def conservation(self) -> None:
+        if not hasattr(self, "core"):
+            return
+        core = self.core
+        tallies = core.tallies.values()
+        ends = sum((tally.ends for tally in tallies), Counter[tuple[Outcome, str]]())
+        assert sum(tally.arrivals for tally in tallies) == self.jobs
+        assert sum(ends.values()) == self.ended == self.jobs - len(self.open)
+        assert core.in_system == len(self.open)
+        assert core.orphaned == self.orphaned
+
+    @invariant()
+    def counts_are_those_of_the_truth(self) -> None:
+        for name, truth in self.truth.items():
+            server = self.core.servers[name]
+            assert server is truth.server
+            assert server.outstanding == len(truth.to_come) + len(truth.received)
+            assert server.sent == truth.seen + len(truth.to_come)
+            assert server.view is None or server.view >= 0
+            assert 0 <= self.core.policy.held(server) <= len(truth.pulls)
+        assert set(self.core.servers) == set(self.truth)
+        in_flight = sorted(record.job.id for record in self.core.in_flight.values())
+        assert len(in_flight) == len(set(in_flight)) and set(in_flight) <= self.open
+
+    def teardown(self) -> None:
+        """Everybody leaves: no job stays behind."""
+        if not hasattr(self, "core"):
+            return
+        for name in list(self.truth):
+            del self.truth[name]
+            self.do(ServerLeft(name))
+        assert self.core.in_system == 0 and not self.open
+        assert self.core.policy.held_total == 0
+        for _ in range(len(self.timers)):
+            self.now = self.timers.pop(0)
+            self.do(ProbesDue())
+        assert not self.timers
+
+
+TestRouterCore = RouterMachine.TestCase
+TestRouterCore.settings = settings(
+    max_examples=150, stateful_step_count=60, suppress_health_check=[HealthCheck.too_slow], deadline=None
+)
+
+
+# -- single stories ------------------------------------------------------------------------------------
+
+
+def core_of(table: dict[str, Any], count: int, **options: Any) -> tuple[RouterCore, list[Server]]:
+    core = RouterCore("r", build(table), **options)
+    servers = [Server(f"s-{i}", "pool", 1.0, 1, 9.0) for i in range(count)]
+    for server in servers:
+        core.handle(ServerJoined(server), 0.0)
+    return core, servers
+
+
+def test_a_job_whose_probed_servers_say_nothing_goes_anywhere_when_its_time_is_over() -> None:
+    core, _ = core_of({"name": "power_of_d"}, 4, probe_timeout=2.0)
+    effects = core.handle(JobArrived(Job(1)), 10.0)
+    assert [type(effect) for effect in effects] == [Probe, Probe, StartTimer]
+    assert effects[-1] == StartTimer(12.0, ProbesDue())
+    later = core.handle(JobArrived(Job(2)), 11.0)
+    assert [type(effect) for effect in later] == [Probe, Probe]  # one timer serves all
+    first = core.handle(ProbesDue(), 12.0)
+    assert [type(effect) for effect in first] == [Dispatch, StartTimer]
+    assert first[-1] == StartTimer(13.0, ProbesDue())
+    assert [type(effect) for effect in core.handle(ProbesDue(), 13.0)] == [Dispatch]
+    assert core.tally.undecided == core.tally.fallbacks == 2 and core.probing == 0
+
+
+def test_a_late_answer_is_used_as_a_view_and_decides_nothing() -> None:
+    core, servers = core_of({"name": "power_of_d"}, 2)
+    core.handle(JobArrived(Job(1)), 0.0)
+    core.handle(Report("s-0", "r", 5, 0, 1), 0.5)
+    (dispatch,) = core.handle(ProbesDue(), 1.0)
+    assert isinstance(dispatch, Dispatch) and (dispatch.server, dispatch.expected) == ("s-0", 5)
+    assert core.handle(Report("s-1", "r", 3, 0, 1), 1.5) == []
+    assert servers[1].view == 3 and core.tally.undecided == 0
+
+
+def test_an_answer_counts_the_dispatches_that_were_on_their_way() -> None:
+    core, servers = core_of({"name": "power_of_d"}, 1)
+    core.handle(JobArrived(Job(1)), 0.0)
+    core.handle(Report("s-0", "r", 2, 0, 1), 0.0)  # dispatches job 1
+    core.handle(JobArrived(Job(2)), 0.0)
+    (second,) = core.handle(Report("s-0", "r", 2, 0, 2), 0.0)  # sent before job 1 came
+    assert isinstance(second, Dispatch) and second.expected == 3 and servers[0].view == 4
+
+
+def test_a_policy_that_was_replaced_forgets_who_leaves() -> None:
+    core, _ = core_of({"name": "power_of_d", "memory": 2}, 3)
+    lengths = {"s-0": 0, "s-1": 4, "s-2": 4}
+    for job in range(20):  # until it remembers s-0
+        for probe in core.handle(JobArrived(Job(job)), 0.0):
+            if isinstance(probe, Probe):
+                core.handle(Report(probe.server, "r", lengths[probe.server], core.servers[probe.server].sent, job), 0.0)
+    waiting = [e for e in core.handle(JobArrived(Job(99)), 0.0) if isinstance(e, Probe)]
+    core.handle(PolicyChanged(build({"name": "random"})), 0.0)
+    effects: list[Any] = core.handle(ServerLeft("s-0"), 0.0)
+    for probe in waiting:
+        if probe.server != "s-0":
+            effects += core.handle(Report(probe.server, "r", 4, core.servers[probe.server].sent, 99), 0.0)
+    sent = [effect for effect in effects if isinstance(effect, Dispatch)]
+    assert len(sent) == 1 and sent[0].server in ("s-1", "s-2")
+
+
+def test_a_lost_job_is_dispatched_anew_as_often_as_allowed() -> None:
+    core, _ = core_of({"name": "random"}, 3, retries=1)
+    (first,) = core.handle(JobArrived(Job(1)), 0.0)
+    assert isinstance(first, Dispatch)
+    (second,) = core.handle(ServerLeft(first.server), 0.0)
+    assert isinstance(second, Dispatch) and second.server != first.server and second.job != first.job
+    (end,) = core.handle(ServerLeft(second.server), 0.0)
+    assert isinstance(end, EndJob) and (end.outcome, end.reason) == ("failed", "link_lost")
+
+
+def test_a_draining_router_fails_new_jobs_and_ends_old_ones() -> None:
+    core, _ = core_of({"name": "random"}, 1)
+    (dispatch,) = core.handle(JobArrived(Job(1)), 0.0)
+    assert isinstance(dispatch, Dispatch)
+    core.handle(Draining(), 0.0)
+    (refused,) = core.handle(JobArrived(Job(2)), 0.0)
+    assert isinstance(refused, EndJob) and (refused.outcome, refused.reason) == ("failed", "draining")
+    (end,) = core.handle(End("s-0", "r", dispatch.job, "served", "", 0.0, 0.0, 1.0, False, None, None), 1.0)
+    assert isinstance(end, EndJob) and end.outcome == "served" and core.in_system == 0
+
+
+def test_a_job_that_was_turned_away_leaves_no_trace_in_the_view() -> None:
+    core, servers = core_of({"name": "jsq"}, 1)
+    core.handle(Report("s-0", "r", 9, 0, None), 0.0)
+    (dispatch,) = core.handle(JobArrived(Job(1)), 0.0)
+    assert isinstance(dispatch, Dispatch) and servers[0].view == 10
+    core.handle(End("s-0", "r", dispatch.job, "blocked", "", 0.0, 0.0, 0.0, False, None, None), 0.0)
+    assert servers[0].view == 9
+
+
+def test_doubled_and_lost_ends_never_make_a_count_negative() -> None:
+    # 1% of the ends are delivered twice and 1% never: the counts stay those of the jobs that have not ended.
+    core, servers = core_of({"name": "least_requests"}, 4)
+    rng = Random(5)
+    in_flight: list[Dispatch] = []
+    lost = doubled = 0
+    for job in range(5000):
+        (dispatch,) = core.handle(JobArrived(Job(job)), 0.0)
+        assert isinstance(dispatch, Dispatch)
+        in_flight.append(dispatch)
+        if len(in_flight) > 8:
+            done = in_flight.pop(rng.randrange(8))
+            end = End(done.server, "r", done.job, "served", "", 0.0, 0.0, 0.0, False, None, None)
+            if rng.random() < 0.01:
+                lost += 1
+                continue
+            core.handle(end, 0.0)
+            if rng.random() < 0.01:
+                doubled += 1
+                core.handle(end, 0.0)
+        assert all(server.outstanding >= 0 for server in servers)
+    assert core.orphaned == doubled > 0
+    assert sum(server.outstanding for server in servers) == len(in_flight) + lost
+
+
+def test_the_end_of_an_earlier_incarnation_is_ignored() -> None:
+    core, _ = core_of({"name": "random"}, 1)
+    (dispatch,) = core.handle(JobArrived(Job(1)), 0.0)
+    assert isinstance(dispatch, Dispatch)
+    core.handle(ServerLeft("s-0"), 0.0)
+    again = Server("s-0", "pool", 1.0, 1, 9.0)
+    core.handle(ServerJoined(again), 0.0)
+    late = End("s-0", "r", dispatch.job, "served", "", 0.0, 0.0, 1.0, False, None, None)
+    assert core.handle(late, 0.0) == []
+    assert (again.outstanding, core.orphaned, core.in_system) == (0, 1, 0)
+
+
+def test_jobs_are_labelled_with_the_policy_that_decided_them() -> None:
+    core, _ = core_of({"name": "random"}, 1)
+    (first,) = core.handle(JobArrived(Job(1)), 0.0)
+    policy: Policy = build({"name": "round_robin"})
+    core.handle(PolicyChanged(policy), 0.0)
+    (second,) = core.handle(JobArrived(Job(2)), 0.0)
+    for dispatch, name in ((first, "random"), (second, "round_robin")):
+        assert isinstance(dispatch, Dispatch)
+        (end,) = core.handle(End("s-0", "r", dispatch.job, "served", "", 0.0, 0.0, 1.0, True, None, None), 0.0)
+        assert isinstance(end, EndJob) and end.policy == name
+        assert core.tallies[name].ends == {("served", ""): 1} and core.tallies[name].stale == 1
