@@ -105,9 +105,11 @@ class Links:
             raise
         finally:
             self._lose(link)
-            await link.outbox.close(code=code, reason=reason)
-            self._open.discard(link)
-            self._traffic.closed(link.outbox)
+            try:
+                await link.outbox.close(code=code, reason=reason)
+            finally:
+                self._open.discard(link)
+                self._traffic.closed(link.outbox)
         return ws
 
     async def close(self, reason: str) -> None:

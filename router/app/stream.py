@@ -66,8 +66,10 @@ class Streams:
             code, reason = int(WSCloseCode.INTERNAL_ERROR), "internal error: see the router's log"
             raise
         finally:
-            await outbox.close(code=code, reason=reason)
-            self._traffic.closed(outbox)
+            try:
+                await outbox.close(code=code, reason=reason)
+            finally:
+                self._traffic.closed(outbox)
         return ws
 
     async def close(self, reason: str) -> None:
