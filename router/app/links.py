@@ -152,35 +152,31 @@ class Links:
         self._check_names(hello)
         former = self._by_process.get(hello.process)
         if former is not None:
-            self._supersede(former, hello)
+            self._supersede(former, link, hello)
         link.introduce(hello, self._identity.boot)
         # Nothing comes between this welcome and the joining, so no change of needs is missed.
-        link.outbox.put_frame(
-            encode_notice(
-                Welcome(
-                    version=VERSION,
-                    router=self._identity.id,
-                    epoch=self._identity.epoch,
-                    boot=self._identity.boot,
-                    needs=self._driver.needs,
-                )
-            )
-        )
+        self._welcome(link)
         link.up = True
         self._by_process[hello.process] = link
         self._owner.update({server.id: link for server in link.servers})
         self._driver.join(link.servers, link.outbox)
 
-    def _supersede(self, former: Link, hello: Hello) -> None:
+    def _welcome(self, link: Link) -> None:
+        id, epoch, boot = self._identity
+        welcome = Welcome(version=VERSION, router=id, epoch=epoch, boot=boot, needs=self._driver.needs)
+        link.outbox.put_frame(encode_notice(welcome))
+
+    def _supersede(self, former: Link, link: Link, hello: Hello) -> None:
         """A newer incarnation takes the place of the former one, whose link is not yet known to be lost.
 
         Nothing else does: a process that reaches this router under two addresses, or two processes of one name,
         would push each other out for ever, and each time the jobs in flight would be lost.
         """
-        if hello.epoch <= former.epoch:
-            raise Refused(
-                "duplicate", f"{hello.process} is linked already, by this incarnation or a newer one", POLICY_VIOLATION
-            )
+        if hello.epoch == former.epoch:
+            self._welcome(link)  # before it is refused, it learns whom it has reached by this address too
+            raise Refused("duplicate", f"{hello.process} is linked already", POLICY_VIOLATION)
+        if hello.epoch < former.epoch:
+            raise Refused("duplicate", f"a newer incarnation of {hello.process} is linked", POLICY_VIOLATION)
         self._lose(former)
         former.outbox.cut(f"a newer incarnation of {hello.process} is linked", POLICY_VIOLATION)
 

@@ -101,7 +101,7 @@ async def test_a_newer_incarnation_takes_the_place_of_the_former():
     ("second", "says"),
     [
         (hello("slow-1"), "fake-1 is linked already"),  # the same incarnation, under another address of the router
-        (hello("slow-1", epoch=0), "fake-1 is linked already"),
+        (hello("slow-1", epoch=0), "a newer incarnation of fake-1 is linked"),
         (hello("slow-2", "slow-1", process="fake-2"), "server slow-1 belongs to fake-1"),
         (hello("slow-2", "slow-2", process="fake-2"), "names server slow-2 twice"),
     ],
