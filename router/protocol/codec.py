@@ -41,7 +41,8 @@ def _amount_or_none(value: Any) -> bool:
     return value is None or _amount(value)
 
 
-def _instant(value: Any) -> bool:
+def is_instant(value: Any) -> bool:
+    """Whether this is a finite number of seconds, and no truth value."""
     return (type(value) is float or type(value) is int) and -1e15 < value < 1e15
 
 
@@ -67,7 +68,7 @@ _CHECKS: dict[type[Message], dict[str, Callable[[Any], bool]]] = {
     Withdraw: {"number": _count},
     Report: {"length": _count, "seen": _count, "job": _count_or_none},
     End: {
-        "job": _count, "outcome": _outcome, "reason": _text, "arrived": _instant, "waiting": _amount,
+        "job": _count, "outcome": _outcome, "reason": _text, "arrived": is_instant, "waiting": _amount,
         "service": _amount, "stale": _flag, "length": _count_or_none, "seen": _count_or_none,
     },
 }  # fmt: skip
@@ -132,7 +133,7 @@ class LinkCodec:
 
     def read(self, frame: Any) -> tuple[float, list[Message]]:
         """As `decode`, for a frame that is unpacked already."""
-        if type(frame) is not list or not frame or not _instant(frame[0]):
+        if type(frame) is not list or not frame or not is_instant(frame[0]):
             raise RemoteProtocolError("a batch is an array that begins with the sender's instant in seconds")
         return frame[0], [self._message(item) for item in frame[1:]]
 

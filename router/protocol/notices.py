@@ -9,13 +9,14 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 import msgpack
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator
 
+from router.protocol.codec import MAX_FRAME_MESSAGES
 from router.protocol.errors import RemoteProtocolError
 from router.protocol.needs import Needs
 
 VERSION = 1
-MAX_SERVERS = 100_000
+MAX_SERVERS = MAX_FRAME_MESSAGES  # of one process; a hello is one frame
 
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]*$")]
 
@@ -52,6 +53,13 @@ class Hello(_Notice):
     epoch: int
     boot: Annotated[str, Field(max_length=200)]
     servers: Annotated[list[ServerEntry], Field(min_length=1, max_length=MAX_SERVERS)]
+
+    @field_validator("servers")
+    @classmethod
+    def _names_are_different(cls, servers: list[ServerEntry]) -> list[ServerEntry]:
+        if len({server.id for server in servers}) < len(servers):
+            raise ValueError("two servers have the same id")
+        return servers
 
 
 class Welcome(_Notice):

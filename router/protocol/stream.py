@@ -8,11 +8,12 @@ fields of `Answer`. `stamp` is the sender's monotonic instant in seconds.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import product
 from typing import Any, NamedTuple
 
 import msgpack
 
-from router.protocol.codec import MAX_FRAME_MESSAGES, unpack
+from router.protocol.codec import MAX_FRAME_MESSAGES, is_instant, unpack
 from router.protocol.errors import RemoteProtocolError
 from router.protocol.messages import OUTCOMES, Outcome
 
@@ -52,6 +53,11 @@ class Answer(NamedTuple):
     service_s: float
     fallback: bool
     stale: bool
+
+
+_ANSWER_TYPES = frozenset(
+    (int, str, str, str, str, str, *times, bool, bool) for times in product((float, int), repeat=3)
+)
 
 
 class Greeting(NamedTuple):
@@ -94,7 +100,7 @@ def decode_greeting(data: bytes) -> Greeting:
 
 def _frame(data: bytes) -> list[Any]:
     frame = unpack(data)
-    if type(frame) is not list or not frame or type(frame[0]) is not float:
+    if type(frame) is not list or not frame or not is_instant(frame[0]):
         raise RemoteProtocolError("a frame is an array that begins with the sender's instant in seconds")
     return frame
 
@@ -125,12 +131,12 @@ def decode_answers(data: bytes) -> tuple[float, list[Answer]]:
     """The router's instant and the ends of jobs.
 
     Raises:
-        RemoteProtocolError: A frame of another shape, or an unknown outcome.
+        RemoteProtocolError: A frame of another shape, a field of another type, or an unknown outcome.
     """
     frame = _frame(data)
     answers = []
     for item in frame[1:]:
-        if type(item) is not list or len(item) != len(Answer._fields) or item[1] not in OUTCOMES:
+        if type(item) is not list or tuple(map(type, item)) not in _ANSWER_TYPES or item[1] not in OUTCOMES:
             raise RemoteProtocolError(f"an answer is an array of {', '.join(Answer._fields)}, found {item!r:.80}")
         answers.append(Answer(*item))
     return frame[0], answers
