@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from time import monotonic
 from typing import Any
@@ -31,6 +32,8 @@ from router.protocol.notices import (
 POLICY_VIOLATION = int(WSCloseCode.POLICY_VIOLATION)
 HELLO_LIMIT_S = 10.0
 MAX_LENGTH = 1_000_000  # of a queue: a policy may keep something for each length up to the one it is told
+
+_log = logging.getLogger(__name__)
 
 
 class Link:
@@ -100,6 +103,7 @@ class Links:
         except Refused as refusal:
             code, reason = refusal.code, str(refusal)
             self._traffic.refusals[refusal.kind] += 1
+            _log.warning("the link of %s is refused: %s", link.process or "a stranger", refusal)
         except Exception:
             code, reason = int(WSCloseCode.INTERNAL_ERROR), "internal error: see the router's log"
             raise

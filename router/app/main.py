@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import logging
 import sys
 from random import Random
 
@@ -53,6 +55,7 @@ class RouterApp:
 
 def run(settings: RouterSettings) -> int:
     """Run a router until it is told to end; returns the exit code."""
+    logging.basicConfig(format=f"%(asctime)s %(levelname)s {settings.id}: %(message)s")
     rng = Random(f"{settings.seed}:{settings.id}:policy")
     try:
         policy = make_policy(settings.policy, rng)
@@ -65,10 +68,12 @@ def run(settings: RouterSettings) -> int:
         host=settings.host,
         port=settings.port,
         drain_limit_s=settings.drain_limit_s,
+        end_with_parent=settings.end_with_parent,
     )
 
     async def main() -> int:
         app = RouterApp(settings, policy, rng)
+        gc.freeze()  # what is there now stays: the collector need not look at it again
         return await process.serve(app.web, listen, app.drain)
 
     return process.run(main)

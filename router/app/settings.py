@@ -24,6 +24,7 @@ class RouterSettings(BaseModel):
         drain_limit_s: The longest that a router told to end waits for the jobs in its system.
         heartbeat_s: How often a peer that is silent is asked whether it is still there.
         max_links: The most server processes. `max_streams`: the most generators that stream.
+        end_with_parent: End as soon as standard input ends.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -41,3 +42,4 @@ class RouterSettings(BaseModel):
     heartbeat_s: PositiveFloat = 10.0
     max_links: PositiveInt = 1_000
     max_streams: PositiveInt = 100
+    end_with_parent: bool = False

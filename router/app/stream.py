@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from time import monotonic
 
 from aiohttp import WSCloseCode, web
@@ -14,6 +15,8 @@ from router.core import EndJob
 from router.process.outbox import Outbox, accept
 from router.protocol.errors import RemoteProtocolError
 from router.protocol.stream import VERSION, Answer, Greeting, decode_requests, encode, encode_greeting
+
+_log = logging.getLogger(__name__)
 
 
 class Streams:
@@ -62,6 +65,7 @@ class Streams:
         except Refused as refusal:
             code, reason = refusal.code, str(refusal)
             self._traffic.refusals[refusal.kind] += 1
+            _log.warning("a stream is refused: %s", refusal)
         except Exception:
             code, reason = int(WSCloseCode.INTERNAL_ERROR), "internal error: see the router's log"
             raise
