@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,6 +60,11 @@ class Records:
     outcome: Ints
     fallback: Flags
     stale: Flags
+
+
+def select(records: Records, rows: Flags) -> Records:
+    """The rows where the flag is set."""
+    return Records(**{column.name: getattr(records, column.name)[rows] for column in fields(Records)})
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,80 @@
+"""The entry point: one command line in, one exit code out, and no traceback for a mistake of the user."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+
+import typer
+
+from router.protocol.errors import HerdlessError, SettingsError
+from services.cli import experiments, inventory, processes
+from services.cli.options import EXIT_INTERRUPTED, EXIT_RUN_INVALID, EXIT_USER_MISTAKE, say
+
+HELP = """A live laboratory for load balancing with many routers: measured, simulated and predicted, side by side.
+
+Exit codes: 0 nothing differs; 1 something differs; 2 a mistake of yours; 3 the run is invalid; 130 interrupted.
+"""
+
+# What a wrong command line raises; its module is typer's own or click's, depending on typer's version.
+_UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+
+app = typer.Typer(name="herdless", help=HELP, add_completion=False, pretty_exceptions_enable=False)
+
+for _command in (
+    experiments.run, experiments.simulate, experiments.solve, experiments.up, inventory.policy, inventory.policies,
+    inventory.scenarios, processes.router, processes.server, processes.load,
+):  # fmt: skip
+    app.command()(_command)
+
+
+def main() -> None:
+    """Run the command that was typed."""
+    # SIGTERM ends a command as Ctrl-C does. A shell starts background jobs with SIGINT ignored, which would make
+    # them impossible to end in order. Routers, servers and generators have handlers of their own.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, _interrupt)
+    code = run_command(sys.argv[1:])
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read the output has gone; Python would complain once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+def run_command(arguments: Sequence[str]) -> int:
+    """Run one command line; return its exit code."""
+    as_json = "--json" in arguments
+    try:
+        command = typer.main.get_command(app)
+        code = command.main(list(arguments) or ["--help"], prog_name="herdless", standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except _UsageError as error:
+        message = f"{error.format_message()} (herdless --help)"  # type: ignore[attr-defined]
+        return _complain("usage", message, EXIT_USER_MISTAKE, as_json)
+    except (typer.Abort, KeyboardInterrupt):
+        return _complain("interrupted", "interrupted", EXIT_INTERRUPTED, as_json)
+    except SettingsError as error:
+        return _complain("settings", str(error), EXIT_USER_MISTAKE, as_json)
+    except HerdlessError as error:
+        return _complain(getattr(error, "kind", "failed"), str(error), EXIT_RUN_INVALID, as_json)
+    except ValueError as error:
+        if type(error).__name__ != "TraceError":  # its module needs numpy, which most commands do not load
+            raise
+        return _complain("trace", str(error), EXIT_USER_MISTAKE, as_json)
+
+
+def _complain(kind: str, message: str, code: int, as_json: bool) -> int:
+    if as_json:
+        say({"error": {"kind": kind, "message": message}})
+    else:
+        sys.stderr.write(f"herdless: {message}\n")
+    return code

@@ -1,0 +1,152 @@
+"""The commands that are processes: router, server, load."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from services.cli.options import AsJson, RouterList, ScenarioName, Sets
+
+Host = Annotated[str, typer.Option(help="The address to listen on.")]
+Port = Annotated[int, typer.Option(help="The port to listen on; 0: any free one.")]
+Seed = Annotated[int, typer.Option(help="The root of all randomness.")]
+TimeUnit = Annotated[float, typer.Option("--time-unit-s", help="Seconds in a time unit.")]
+WithParent = Annotated[bool, typer.Option("--end-with-parent", help="End when standard input ends.")]
+Settings = Annotated[
+    list[str],
+    typer.Option("--set", metavar="KEY=VALUE", help="Any further setting of the process.", show_default=False),
+]
+
+
+def router(
+    id: Annotated[str, typer.Option(help="The router's name.")] = "router-1",
+    host: Host = "127.0.0.1",
+    port: Port = 8080,
+    policy: Annotated[str, typer.Option(help="A policy's name, or a [policy] table as JSON.")] = "pull",
+    seed: Seed = 1,
+    time_unit_s: TimeUnit = 0.1,
+    set: Settings = [],  # noqa: A002, B006 - typer reads the name and the default
+    end_with_parent: WithParent = False,
+    as_json: AsJson = False,
+) -> int:
+    """Run one router; it says where it listens in one line of JSON."""
+    from router.app.main import run
+    from router.app.settings import RouterSettings
+    from router.process import serve
+
+    del as_json  # it prints nothing but one JSON object anyway
+    values = {"id": id, "host": host, "port": port, "seed": seed, "time_unit_s": time_unit_s}
+    values["policy"] = _policy(policy)
+    settings = _make(RouterSettings, "router", values, set)
+    if end_with_parent:
+        serve.end_with_parent()
+    return run(settings)
+
+
+def server(
+    pool: Annotated[str, typer.Option(help="The name of the pool.", show_default=False)],
+    servers: Annotated[int, typer.Option(help="How many of its servers live here.", show_default=False)],
+    routers: RouterList,
+    id: Annotated[str, typer.Option(help="The name of the process; left out: servers-POOL.")] = "",
+    host: Host = "127.0.0.1",
+    port: Port = 0,
+    pool_index: Annotated[int, typer.Option(help="The place of the pool in the scenario, from 0.")] = 0,
+    first: Annotated[int, typer.Option(help="The number of the first server.")] = 1,
+    rate: Annotated[float, typer.Option(help="Jobs of unit size per time unit and slot.")] = 1.0,
+    slots: Annotated[int, typer.Option(help="Jobs that a server serves at the same time.")] = 1,
+    capacity: Annotated[str, typer.Option(help='The most jobs that a server holds, or "inf".')] = "inf",
+    seed: Seed = 1,
+    time_unit_s: TimeUnit = 0.1,
+    in_service: Annotated[bool, typer.Option("--in-service", help="Patience also ends a service.")] = False,
+    set: Settings = [],  # noqa: A002, B006
+    end_with_parent: WithParent = False,
+    as_json: AsJson = False,
+) -> int:
+    """Run one server process, with many servers of one pool."""
+    from server.app.main import run
+    from server.app.settings import ServerSettings
+
+    del as_json
+    values = {
+        "id": id or f"servers-{pool}", "host": host, "port": port, "pool": pool, "pool_index": pool_index,
+        "servers": servers, "first": first, "rate": rate, "slots": slots, "capacity": capacity, "seed": seed,
+        "time_unit_s": time_unit_s, "routers": tuple(filter(None, routers.split(","))), "in_service": in_service,
+        "end_with_parent": end_with_parent,
+    }  # fmt: skip
+    return run(_make(ServerSettings, "server", values, set))
+
+
+def load(
+    scenario: ScenarioName,
+    routers: RouterList,
+    http: Annotated[bool, typer.Option("--http", help="Send each job as one HTTP request.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Where to write the records, an .npz file.")] = None,
+    set: Sets = [],  # noqa: A002, B006
+    end_with_parent: WithParent = False,
+    as_json: AsJson = False,
+) -> int:
+    """Send a scenario's jobs to routers, on schedule; tell in lines of JSON how it gets on."""
+    import asyncio
+    import io
+    import sys
+    from contextlib import redirect_stdout
+
+    from router.protocol.errors import SettingsError
+    from services.lab.attach import addresses
+    from services.lab.experiment import read_experiment
+    from services.loadgen.client.process import LoadSettings, run
+
+    experiment = read_experiment(scenario, set)
+    urls = asyncio.run(addresses(routers))
+    if len(urls) != experiment.scenario.routers.count:
+        raise SettingsError(
+            f"routers.count = {experiment.scenario.routers.count}, but --routers leads to {len(urls)}: "
+            f"--set routers.count={len(urls)}"
+        )
+    settings = LoadSettings(
+        experiment.workload(), urls, experiment.scenario.time_unit_s, out, http, end_with_parent=end_with_parent
+    )
+    if not as_json:
+        return run(settings)
+    lines = io.StringIO()
+    with redirect_stdout(lines):
+        code = run(settings)
+    sys.stdout.write(lines.getvalue().splitlines()[-1] + "\n")
+    return code
+
+
+def _policy(text: str) -> dict[str, Any]:
+    """A name, or a table as JSON."""
+    from router.protocol.errors import SettingsError
+
+    if not text.lstrip().startswith("{"):
+        return {"name": text}
+    try:
+        table = json.loads(text)
+    except ValueError as error:
+        raise SettingsError(
+            f"--policy {text}: expected a policy's name, or a [policy] table as JSON: {error}"
+        ) from None
+    return dict(table)
+
+
+def _make(kind: Any, role: str, values: dict[str, Any], changes: list[str]) -> Any:
+    """Check and freeze the settings of a process."""
+    from pydantic import ValidationError
+
+    from router.protocol.errors import SettingsError
+    from services.scenario_text import read_table
+
+    for key, value in read_table("", changes).items():
+        both = isinstance(value, dict) and isinstance(values.get(key), dict)
+        values[key] = values[key] | value if both else value
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        message = first["msg"].removeprefix("Value error, ")
+        raise SettingsError(f"{role}.{where}: {message} (found {first.get('input')!r:.80})") from None

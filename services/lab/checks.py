@@ -1,0 +1,171 @@
+"""What must hold in every run, not within an interval but to within what is in flight."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from router.protocol.messages import OUTCOMES
+from services.lab.scrape import Samples, control_messages
+from services.measure.quantities import ABANDONED, SERVED
+from services.measure.records import Records
+from services.scenario import Scenario
+
+LATENESS_LIMIT_UNITS = 0.10
+DELAY_LIMIT_UNITS = 0.25
+"""The simulation that a live run is compared with knows mean delays; stalls of the machine are no network."""
+CPU_LIMIT = 0.90
+
+
+@dataclass(frozen=True)
+class Check:
+    """Two counts that must be equal.
+
+    Attributes:
+        name: Of the identity. `text`: what is compared.
+        found, expected: The two counts.
+        tolerance: What is in flight, or was lost with a link, and so may be missing on one side.
+    """
+
+    name: str
+    text: str
+    found: float
+    expected: float
+    tolerance: float = 0.0
+
+    @property
+    def holds(self) -> bool:
+        """Whether they are equal to within the tolerance."""
+        return abs(self.found - self.expected) <= self.tolerance
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What the counters of all processes gained from before the first job until after the last one.
+
+    Attributes:
+        jobs: That arrived at routers. `ends`: their ends, by outcome.
+        dispatches, fallbacks: As the routers count them.
+        sent: Control messages, by kind. `unheld`: withdrawals that came too late.
+        held: Pull-messages that routers hold, the gain.
+        in_flight: Jobs dispatched and not ended, the gain; `busy`: before and after, added up.
+        served_at: What the servers count: dispatches received, and ends; `None`: no server process is known.
+        lost: Messages lost with a link.
+    """
+
+    jobs: int
+    ends: dict[str, int]
+    dispatches: int
+    fallbacks: int
+    sent: dict[str, int]
+    unheld: int
+    held: int
+    in_flight: int
+    busy: int
+    served_at: tuple[int, int] | None
+    lost: int
+
+
+def totals(
+    before: Mapping[str, Samples], after: Mapping[str, Samples], routers: Sequence[str], servers: Sequence[str]
+) -> Totals:
+    """Add up what the processes, by URL, have counted."""
+
+    def gain(urls: Sequence[str], name: str, **labels: str) -> int:
+        return round(sum(after[url].total(name, **labels) - before[url].total(name, **labels) for url in urls))
+
+    def both(name: str) -> int:
+        return round(sum(samples[url].total(name) for url in routers for samples in (before, after)))
+
+    first, last = (
+        control_messages([samples[url] for url in routers], [samples[url] for url in servers])
+        for samples in (before, after)
+    )
+    return Totals(
+        jobs=gain(routers, "herdless_router_jobs_total"),
+        ends={outcome: gain(routers, "herdless_router_ends_total", outcome=outcome) for outcome in OUTCOMES},
+        dispatches=gain(routers, "herdless_router_dispatches_total"),
+        fallbacks=gain(routers, "herdless_router_fallback_dispatches_total"),
+        sent={kind: count - first[kind] for kind, count in last.items()},
+        unheld=gain(routers, "herdless_router_unheld_withdrawals_total"),
+        held=gain(routers, "herdless_router_pull_messages_held"),
+        in_flight=gain(routers, "herdless_router_in_flight") + gain(routers, "herdless_router_probing"),
+        busy=both("herdless_router_in_flight"),
+        served_at=(
+            gain(servers, "herdless_server_arrivals_total"),
+            gain(servers, "herdless_server_jobs_total") + gain(servers, "herdless_server_queue_length"),
+        )
+        if servers
+        else None,
+        lost=gain(servers, "herdless_server_messages_lost_total"),
+    )
+
+
+def conservation(records: Records, found: Totals) -> list[Check]:
+    """Every job that was sent arrived once and ended once, at the generator, the routers and the servers."""
+    jobs = len(records.intended)
+    ended = int((records.outcome >= 0).sum())
+    failed = found.ends["failed"]
+    checks = [
+        Check("conservation.generator", "jobs of the schedule = their ends", ended, jobs),
+        Check("conservation.sent", "jobs at routers = jobs sent", found.jobs, int(np.isfinite(records.sent).sum())),
+        Check("conservation.routers", "ends at routers = jobs", sum(found.ends.values()) + found.in_flight, found.jobs),
+    ]
+    if found.served_at is not None:
+        received, left = found.served_at
+        checks += [
+            Check("conservation.dispatches", "jobs at servers = dispatches", received, found.dispatches, failed),
+            Check("conservation.servers", "ends at servers = jobs", left, received),
+        ]
+    return checks
+
+
+def identities(scenario: Scenario, records: Records, found: Totals) -> list[Check]:
+    """The message identities of the policy, if it has some."""
+    if scenario.policy_name != "pull":
+        return []
+    pulls, used = found.sent["pull"], found.dispatches - found.fallbacks
+    in_time = found.sent["withdraw"] - found.unheld
+    slack = found.busy + found.ends["failed"] + found.lost
+    checks = [
+        Check(
+            "identity.pull_used", "pull-messages = dispatches by one + withdrawn in time",
+            pulls, used + in_time + found.held, slack,
+        )
+    ]  # fmt: skip
+    stale = scenario.policy.get("stale", "withdraw")
+    one_slot = all(pool.slots == 1 for pool in scenario.pools)
+    if one_slot and scenario.policy.get("announce_at", 0) == 0 and stale != "keep":
+        # Each fall of a server to idle is one message, and there are as many rises from idle.
+        admitted = (records.outcome == SERVED) | (records.outcome == ABANDONED)
+        at_once = int((admitted & (records.waiting == 0.0)).sum())
+        text = "pull-messages = jobs that started at once"
+        checks.append(Check("identity.pull", text, pulls, at_once, slack))
+    return checks
+
+
+def invalidities(
+    lateness_p99_units: float, delay_p99_units: float, cpu: Mapping[str, float], unanswered: int
+) -> list[str]:
+    """Why a run says nothing about the theory; empty: it is valid."""
+    reasons = []
+    if not lateness_p99_units <= LATENESS_LIMIT_UNITS:
+        reasons.append(
+            f"the generator was late: p99 {lateness_p99_units:.3g} time units, allowed {LATENESS_LIMIT_UNITS:g}: "
+            "choose a larger time_unit_s or a smaller load"
+        )
+    if not delay_p99_units <= DELAY_LIMIT_UNITS:
+        reasons.append(
+            f"messages were held up: p99 {delay_p99_units:.3g} time units, allowed {DELAY_LIMIT_UNITS:g}: the machine "
+            "was too busy: end other work on it, or choose a larger time_unit_s"
+        )
+    reasons += [
+        f"{name} used {share:.0%} of a core, allowed {CPU_LIMIT:.0%}: choose a larger time_unit_s, or fewer jobs"
+        for name, share in cpu.items()
+        if share > CPU_LIMIT
+    ]
+    if unanswered:
+        reasons.append(f"{unanswered} jobs got no answer: the run did not drain")
+    return reasons

@@ -1,0 +1,172 @@
+"""The table of a run: each quantity measured, simulated and predicted, and what the tests say of it.
+
+1. Live against simulations of the same jobs, sent when they were sent, with the network's measured delays.
+2. A longer simulation without delay against the models. What is exact is tested; a limit or a mean field is not
+   met by a finite system, so its gap is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from services.lab.simulate import Quantities, mean_of, place
+from services.measure.quantities import Quantity
+from services.measure.verdict import Comparison, Word, against, limit, overall, paired
+
+TAIL_SHARE = 0.01
+"""A list of shares is tested as far as they are above this."""
+
+PRINCIPAL = (
+    "sojourn_mean", "wait_probability", "block_probability", "abandon_probability", "jobs_in_system_mean",
+    "messages.total",
+)  # fmt: skip
+"""What must have enough data before a run is said to agree."""
+
+_WORST_FIRST: tuple[Word, ...] = ("differ", "not_enough_data", "agree", "limit", "not_compared")
+
+
+@dataclass
+class Row:
+    """One quantity.
+
+    Attributes:
+        live: As measured; `simulated`: the same jobs; `ideal`: without delay, and longer.
+        models: By method: what `solve` predicts, with `value`, `kind`, `source` and `assumes`.
+        comparisons: What each test found, by what it compares: `live`, or the method; of a list, the worst.
+    """
+
+    live: Quantity | None = None
+    simulated: Quantity | None = None
+    ideal: Quantity | None = None
+    models: dict[str, Any] = field(default_factory=dict)
+    comparisons: dict[str, Comparison] = field(default_factory=dict)
+
+    @property
+    def word(self) -> Word:
+        """The verdict on this quantity."""
+        return worst(comparison.word for comparison in self.comparisons.values())
+
+
+@dataclass(frozen=True)
+class Table:
+    """All quantities by name.
+
+    Attributes:
+        rows: In the order of measurement.
+        tests: How many tests were made; they share the rate of false alarms.
+        verdict: One word for all.
+    """
+
+    rows: dict[str, Row]
+    tests: int
+    verdict: Word
+
+    @property
+    def longer(self) -> float:
+        """How many times as long a run must be to say something of every principal quantity."""
+        found = [
+            comparison.longer
+            for name, row in self.rows.items()
+            if name in PRINCIPAL
+            for comparison in row.comparisons.values()
+            if comparison.word == "not_enough_data"
+        ]
+        return max(found, default=1.0)
+
+
+def worst(words: Any) -> Word:
+    """The word that counts among several."""
+    present = set(words)
+    return next((word for word in _WORST_FIRST if word in present), "not_compared")
+
+
+def compare(
+    live: Quantities | None,
+    replications: Sequence[Quantities],
+    ideal: Quantities | None,
+    predictions: Mapping[str, Mapping[str, Any]],
+    alarms: float,
+) -> Table:
+    """Make all tests.
+
+    Args:
+        live: As measured; `None`: there was no live run.
+        replications: Simulations of the same jobs.
+        ideal: The simulation without delay.
+        predictions: By quantity and method, as `services.solver.solve` gives them.
+        alarms: The rate of false alarms of all tests together.
+    """
+    simulated = {
+        name: mean_of([quantities[name] for quantities in replications])
+        for name in (replications[0] if replications else ())
+    }
+    names = [*simulated, *(name for name in predictions if name not in simulated)]
+    rows = {
+        name: Row((live or {}).get(name), simulated.get(name), (ideal or {}).get(name), dict(predictions.get(name, {})))
+        for name in names
+    }
+    planned = [
+        (name, *test)
+        for name, row in rows.items()
+        for test in [*_paired_tests(name, row, replications), *_model_tests(row)]
+    ]
+    tests = max(1, sum(kind != "limit" for _, _, kind, *_ in planned))
+    for name, label, kind, first, second in planned:
+        if kind == "limit":
+            found = limit(first, second)
+        elif kind == "paired":
+            found = paired(name, first, second, tests, alarms)
+        else:
+            found = against(name, first, second, tests, alarms)
+        known = rows[name].comparisons.get(label)
+        if known is None or _severity(found) > _severity(known):
+            rows[name].comparisons[label] = found
+    words = {name: row.word for name, row in rows.items()}
+    return Table(rows, tests, overall(words, PRINCIPAL))
+
+
+def _severity(comparison: Comparison) -> tuple[int, float]:
+    return -_WORST_FIRST.index(comparison.word), abs(comparison.difference)
+
+
+def _paired_tests(name: str, row: Row, replications: Sequence[Quantities]) -> list[tuple[str, str, Any, Any]]:
+    """Label, kind, live, simulations; a list gives one test for each number that is not nearly 0."""
+    live, simulated = row.live, row.simulated
+    if live is None or simulated is None:
+        return []
+    if not live.value.ndim:
+        values = float(live.value), float(simulated.value)
+        if not np.isfinite(values).all() or values == (0.0, 0.0):
+            return []
+        return [("live", "paired", live, [quantities[name] for quantities in replications])]
+    if name != "queue_tail":
+        return []  # those of the pools say the same again
+    return [
+        ("live", "paired", place(live, k), [place(quantities[name], k) for quantities in replications])
+        for k in range(1, max(len(live.value), len(simulated.value)))
+        if max(float(place(live, k).value), float(place(simulated, k).value)) > TAIL_SHARE
+    ]
+
+
+def _model_tests(row: Row) -> list[tuple[str, str, Any, Any]]:
+    """Label, kind, simulation, prediction."""
+    tests: list[tuple[str, str, Any, Any]] = []
+    found = row.ideal
+    if found is None:
+        return []
+    for method, prediction in row.models.items():
+        if not found.value.ndim:
+            pairs = [(found, float(prediction.value))]
+        else:
+            predicted = np.atleast_1d(np.asarray(prediction.value, float)).tolist()
+            pairs = [(place(found, k), share) for k, share in enumerate(predicted) if k and share > TAIL_SHARE]
+        for quantity, value in pairs:
+            if prediction.exact and not value == float(quantity.value) == 0.0:
+                tests.append((method, "against", quantity, value))
+            elif not prediction.exact:
+                tests.append((method, "limit", float(quantity.value), value))
+    return tests

@@ -1,0 +1,95 @@
+"""A scenario with everything that it refers to: found, read and checked before anything starts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from router.protocol.errors import SettingsError
+from services.loadgen.trace import Trace, read_trace
+from services.loadgen.workload import Workload, draw_workload, lay_out
+from services.scenario import Scenario, parse_scenario
+from services.scenario_parts import TraceArrivals
+from services.scenarios import shipped
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What is to be run.
+
+    Attributes:
+        scenario: With the path of its trace, if it has one, made absolute.
+        trace: What it replays.
+    """
+
+    scenario: Scenario
+    trace: Trace | None
+
+    def workload(self) -> Workload:
+        """The jobs."""
+        return draw_workload(self.scenario, self.trace)
+
+    @property
+    def load(self) -> float | None:
+        """The load; `None` where the trace alone decides the arrival rate."""
+        try:
+            return self.scenario.load
+        except SettingsError:
+            return None
+
+    def trace_lines(self) -> list[str]:
+        """What the trace is, which of its rows are used, and what the user should know of the replay."""
+        if self.trace is None:
+            return []
+        return [*self.trace.report.lines(), *(f"  {note}" for note in lay_out(self.scenario, self.trace).notes)]
+
+
+def read_experiment(name: str, overrides: Sequence[str] = ()) -> Experiment:
+    """Read a scenario and its trace.
+
+    Args:
+        name: A TOML file, or the name of a shipped scenario.
+        overrides: `KEY=VALUE` each.
+
+    Raises:
+        SettingsError: There is none of that name, or something in it is wrong.
+        TraceError: The trace cannot be read as asked.
+    """
+    scenario, folder = _read_scenario(name, overrides)
+    if not isinstance(scenario.arrivals, TraceArrivals):
+        return Experiment(scenario, None)
+    path = _find(scenario.arrivals.path, folder)
+    data = _read(path, "arrivals.path")
+    trace = read_trace(data, path.name, scenario.arrivals)
+    arrivals = scenario.arrivals.model_copy(update={"path": str(path)})
+    return Experiment(scenario.model_copy(update={"arrivals": arrivals}), trace)
+
+
+def _read_scenario(name: str, overrides: Sequence[str]) -> tuple[Scenario, Path]:
+    path = Path(name)
+    texts = shipped()
+    if name in texts and not path.is_file():
+        return parse_scenario(texts[name], name, overrides), Path()
+    if not path.exists():
+        raise SettingsError(f'no scenario "{name}": expected a TOML file, or one of {", ".join(texts)}')
+    try:
+        text = _read(path, "scenario").decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise SettingsError(f"{name}: expected TOML in UTF-8: {error}") from None
+    return parse_scenario(text, name, overrides), path.parent
+
+
+def _find(name: str, folder: Path) -> Path:
+    for path in (folder / name, Path(name)):
+        if path.is_file():
+            return path.resolve()
+    beside = "" if folder == Path() else f" beside the scenario, in {folder},"
+    raise SettingsError(f'arrivals.path = "{name}": no such file{beside} and none in the working directory')
+
+
+def _read(path: Path, what: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise SettingsError(f"{what}: {path} cannot be read: {error.strerror}") from None

@@ -1,0 +1,81 @@
+"""The folder that a run leaves behind."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from router.protocol.errors import SettingsError
+from router.protocol.messages import OUTCOMES
+from services.measure.records import Fleet, Records
+from services.scenario import Scenario, scenario_toml
+
+COLUMNS = (
+    "job", "intended_units", "sent_units", "arrived_units", "ended_units", "waiting_units", "service_units", "size",
+    "patience_units", "router", "server", "pool", "outcome", "fallback", "stale",
+)  # fmt: skip
+
+
+def make_folder(scenario: Scenario, out: Path | None = None) -> Path:
+    """Make the run's folder, `runs/<UTC time>-<scenario>` unless another one is asked for.
+
+    Raises:
+        SettingsError: It cannot be made, or holds a run already.
+    """
+    folder = out or _free(Path("runs") / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{scenario.name}")
+    if (folder / "summary.json").exists():
+        raise SettingsError(f"--out {folder}: holds a run already: choose another folder")
+    try:
+        (folder / "logs").mkdir(parents=True, exist_ok=True)
+        (folder / "metrics").mkdir(exist_ok=True)
+        (folder / "scenario.toml").write_text(scenario_toml(scenario), encoding="utf-8")
+    except OSError as error:
+        raise SettingsError(f"--out {folder}: cannot be written: {error.strerror}") from None
+    return folder
+
+
+def write_results(
+    folder: Path, summary: Mapping[str, Any], expositions: Mapping[str, str], records: Records, fleet: Fleet
+) -> None:
+    """Write the summary, the final metrics of each process, and one row a job."""
+    (folder / "summary.json").write_text(json.dumps(summary, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    for name, text in expositions.items():
+        safe = "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in name)
+        (folder / "metrics" / f"{safe}.txt").write_text(text, encoding="utf-8")
+    with (folder / "jobs.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(COLUMNS)
+        writer.writerows(_rows(records, fleet))
+
+
+def _rows(records: Records, fleet: Fleet) -> Iterator[tuple[Any, ...]]:
+    """Times as text with six digits after the point; unknown ones empty."""
+    times = (
+        records.intended, records.sent, records.arrived, records.ended, records.waiting, records.service,
+        records.size, records.patience,
+    )  # fmt: skip
+    pool_of = fleet.pool_of.tolist()
+    columns = [
+        records.router.tolist(), records.server.tolist(), records.outcome.tolist(), records.fallback.tolist(),
+        records.stale.tolist(), *(column.tolist() for column in times),
+    ]  # fmt: skip
+    for job, (router, server, outcome, fallback, stale, *numbers) in enumerate(zip(*columns, strict=True)):
+        name, pool = (fleet.servers[server], fleet.pools[pool_of[server]]) if server >= 0 else ("", "")
+        yield (
+            job, *("" if math.isnan(number) else f"{number:.6f}" for number in numbers),
+            fleet.routers[router], name, pool, OUTCOMES[outcome], int(fallback), int(stale),
+        )  # fmt: skip
+
+
+def _free(folder: Path) -> Path:
+    """The folder, or one beside it: two runs may begin in the same second."""
+    number, free = 1, folder
+    while free.exists():
+        number += 1
+        free = folder.with_name(f"{folder.name}-{number}")
+    return free

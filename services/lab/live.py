@@ -1,0 +1,193 @@
+"""A scenario measured on a cluster that runs: load, counters, records."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from services.lab.checks import Totals, totals
+from services.lab.cluster import Cluster
+from services.lab.errors import RunInvalid
+from services.lab.process import Process, stop_all
+from services.lab.scrape import (
+    READINGS,
+    SHORTEST_PAUSE_S,
+    Samples,
+    Scraper,
+    between,
+    cpu_shares,
+    measured_delays,
+    message_log,
+)
+from services.loadgen.client.result import Generation, load
+from services.measure.quantities import FAILED, SERVED
+from services.measure.records import Fleet, Records, Run, select
+from services.scenario import Scenario
+from services.simulator.network import Delays
+
+Progress = Callable[[str, float], None]
+"""Called now and then with what is being done and the share of it that is done."""
+
+EXIT_LIMIT_S = 30.0
+
+
+@dataclass(frozen=True)
+class Live:
+    """What was measured.
+
+    Attributes:
+        run: The records, as a simulation leaves them too.
+        generation: What the generator says of itself.
+        delays: Mean one-way delays within the window.
+        delay_p99_units: 99th percentile of the way of a job to its server, and of the way back.
+        totals: What all counters gained.
+        unanswered: Jobs without an end.
+        cpu: Cores used within the window, by process.
+        timer_lag_s: The 50th and 99th percentile of how late servers handled what was due, where they can be asked.
+        expositions: Everything that each process, by name, showed at the end.
+    """
+
+    run: Run
+    generation: Generation
+    delays: Delays
+    delay_p99_units: float
+    totals: Totals
+    unanswered: int
+    cpu: dict[str, float]
+    timer_lag_s: tuple[float, float] | None
+    expositions: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to measure.
+
+    Attributes:
+        scenario: What is measured. `file`: where it is written, for the generator.
+        fleet: The servers by the names that they have.
+        folder: For the generator's records and standard error.
+        http: One HTTP request a job.
+    """
+
+    scenario: Scenario
+    file: Path
+    fleet: Fleet
+    folder: Path
+    http: bool = False
+
+    @property
+    def out(self) -> Path:
+        """Where the generator writes its records."""
+        return self.folder / "generation.npz"
+
+
+async def measure_live(plan: Plan, cluster: Cluster, progress: Progress) -> Live:
+    """Send the scenario's jobs to a cluster that is ready, wait for their ends, and read everything.
+
+    Raises:
+        RunInvalid: A process died.
+    """
+    scenario = plan.scenario
+    scraper = Scraper(cluster.routers, cluster.servers)
+    before = await scraper.read_once()
+    command = ["load", str(plan.file), "--routers", ",".join(cluster.routers), "--out", str(plan.out)]
+    command += ["--end-with-parent", *(["--http"] if plan.http else [])]
+    generator = await Process.start("generator", command, plan.folder / "logs" / "generator.log")
+    try:
+        await _until_done(generator, cluster, scraper, scenario, progress)
+    finally:
+        await stop_all([generator])
+    after = await scraper.read_once()
+    generation = load(plan.out)
+    plan.out.unlink()
+
+    unit_s = scenario.time_unit_s
+    window = [generation.start_s + instant * unit_s for instant in (scenario.run.warmup, scenario.horizon)]
+    first, last = between(scraper.readings, *window)
+    names = cluster.names
+    records = _records(generation, plan.fleet)
+    counted_jobs = select(records, (records.intended >= scenario.run.warmup) & (records.outcome == SERVED))
+    samples_after = {url: Samples(text) for url, text in after.items()}
+    counted = totals(
+        {url: Samples(text) for url, text in before.items()}, samples_after, cluster.routers, cluster.servers
+    )
+    return Live(
+        run=Run(plan.fleet, records, message_log(scraper.readings, generation.start_s, unit_s)),
+        generation=generation,
+        delays=measured_delays(first, last, counted_jobs, generation.router_generator_units, unit_s),
+        delay_p99_units=_delay_p99_units(counted_jobs),
+        totals=counted,
+        unanswered=int((generation.records.outcome < 0).sum()),
+        cpu={names[url]: share for url, share in cpu_shares(first, last).items()} | {"generator": generation.cpu_share},
+        timer_lag_s=_timer_lag_s([samples_after[url] for url in cluster.servers]),
+        expositions={names[url]: text for url, text in after.items()},
+    )
+
+
+async def _until_done(
+    generator: Process, cluster: Cluster, scraper: Scraper, scenario: Scenario, progress: Progress
+) -> None:
+    """Read counters until the generator has finished; any death ends it."""
+    every_s = max(SHORTEST_PAUSE_S, scenario.horizon * scenario.time_unit_s / READINGS)
+    done = asyncio.ensure_future(_follow(generator, progress))
+    death = asyncio.ensure_future(cluster.death())
+    reading = asyncio.ensure_future(scraper.read_on(every_s))
+    tasks = (done, death, reading)
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if not done.done() and not death.done():
+            # A process that cannot be read has mostly died: that is the better message.
+            await asyncio.wait((death,), timeout=1.0)
+        if death.done():
+            raise death.result()
+        await (done if done.done() else reading)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _follow(generator: Process, progress: Progress) -> None:
+    while (line := await generator.says()) is not None:
+        if line.get("event") == "progress":
+            progress("live", line["sent"] / max(line["jobs"], 1))
+        if line.get("event") == "done":
+            progress("live", 1.0)
+            async with asyncio.timeout(EXIT_LIMIT_S):
+                if await generator.ended() == 0:
+                    return
+    raise await generator.death()
+
+
+def _records(generation: Generation, fleet: Fleet) -> Records:
+    """The generator's rows, with servers as places in the fleet; a job without an end has failed."""
+    records = generation.records
+    place_of = {name: place for place, name in enumerate(fleet.servers)}
+    try:
+        places = np.array([place_of[name] for name in generation.servers] + [-1], np.int64)
+    except KeyError as error:
+        raise RunInvalid("fleet", f"a job went to {error}, which the scenario does not know") from None
+    outcome = np.where(records.outcome < 0, FAILED, records.outcome)
+    return replace(records, server=places[records.server], outcome=outcome)
+
+
+def _delay_p99_units(records: Records) -> float:
+    ways = (records.arrived - records.sent, records.ended - records.arrived - records.waiting - records.service)
+    return max(float(np.quantile(way, 0.99)) for way in ways) if len(records.sent) else 0.0
+
+
+def _timer_lag_s(servers: list[Samples]) -> tuple[float, float] | None:
+    """Percentiles over all server processes, each the upper bound of its bucket."""
+    counts: dict[float, float] = {}
+    for server in servers:
+        for bound, up_to in server.buckets("herdless_server_timer_lag_seconds"):
+            counts[bound] = counts.get(bound, 0.0) + up_to
+    if not counts or not max(counts.values()):
+        return None
+    total = max(counts.values())
+    p50, p99 = (min(bound for bound, up_to in counts.items() if up_to >= share * total) for share in (0.5, 0.99))
+    return p50, p99

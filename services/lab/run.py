@@ -1,0 +1,235 @@
+"""The commands `run`, `simulate` and `solve`, from a scenario to a report."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from router.protocol.errors import SettingsError
+from services.lab.attach import addresses, attach, put_policy
+from services.lab.checks import conservation, identities, invalidities
+from services.lab.cluster import Cluster, start_cluster
+from services.lab.compare import Table, compare
+from services.lab.experiment import Experiment
+from services.lab.folder import make_folder, write_results
+from services.lab.live import Live, Plan, Progress, measure_live
+from services.lab.report import Report, plain
+from services.lab.simulate import Quantities, Simulated, Task, pooled, run_tasks, window_of
+from services.loadgen.workload import Workload
+from services.measure.quantities import measure
+from services.measure.records import Fleet
+from services.measure.verdict import FALSE_ALARMS
+from services.scenario import Scenario
+from services.solver import Prediction, predict, solve
+
+REPLICATIONS = 4
+SHORTEST_SERVICE_S = 0.020
+
+# The simulation that is compared with models: many times the jobs of a live run, yet no wait for whoever looks on.
+IDEAL_FACTOR = 8
+IDEAL_JOBS = (200_000, 600_000)
+IDEAL_LIMIT_S = 15.0
+SEGMENTS = 2
+
+Predictions = dict[str, dict[str, Prediction]]
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to run.
+
+    Attributes:
+        out: The run's folder. `port`: of the first router. `http`: one HTTP request a job.
+        replications: Simulations of the same jobs.
+        alarms: The rate of false alarms of all tests together.
+        attach: Routers of a cluster that runs already. `servers`: its server processes.
+        put_policy: Put the scenario's policy in force there first.
+    """
+
+    out: Path | None = None
+    port: int = 0
+    http: bool = False
+    replications: int = REPLICATIONS
+    alarms: float = FALSE_ALARMS
+    attach: str = ""
+    servers: str = ""
+    put_policy: bool = False
+
+
+def run(experiment: Experiment, options: Options, progress: Progress) -> Report:
+    """Measure a scenario live, and compare it with simulation and theory.
+
+    Raises:
+        SettingsError: The user's mistake.
+        RunInvalid: A process died, a port is in use, nobody answers.
+    """
+    scenario = experiment.scenario
+    _check_continuous(scenario, "a live run")
+    workload = experiment.workload()
+    if not len(workload.instants):
+        raise SettingsError(f"run.duration = {scenario.run.duration:g}: no job arrives: choose a longer one")
+    folder = make_folder(scenario, options.out)
+    progress("start", 0.0)
+    live = asyncio.run(_measure(scenario, folder, options, progress))
+    records = live.run.records
+    checks = [*conservation(records, live.totals), *identities(scenario, records, live.totals)]
+    measured = measure(live.run, window_of(scenario))
+    paired = _replay(scenario, workload, live, options.replications, progress)
+    predictions = _predict(scenario)
+    ideal = _without_delay(scenario, paired, len(workload.instants), progress) if predictions else None
+    table = compare(_comparable(measured, options), [each.quantities for each in paired], ideal, predictions,
+                    options.alarms)  # fmt: skip
+    report = Report(
+        scenario, table, "live", checks,
+        invalidities(live.generation.lateness_p99_units, live.delay_p99_units, live.cpu, live.unanswered),
+        [*_hints(experiment, table), *_live_hints(scenario, live, options)],
+        experiment.trace_lines(), _details(live, folder, options),
+    )  # fmt: skip
+    progress("write", 0.0)
+    write_results(folder, report.json(), live.expositions, records, live.run.fleet)
+    return report
+
+
+async def _measure(scenario: Scenario, folder: Path, options: Options, progress: Progress) -> Live:
+    async def on(cluster: Cluster, fleet: Fleet) -> Live:
+        plan = Plan(scenario, folder / "scenario.toml", fleet, folder, options.http)
+        return await measure_live(plan, cluster, progress)
+
+    if not options.attach:
+        async with start_cluster(scenario, folder / "logs", port=options.port) as cluster:
+            return await on(cluster, scenario.fleet())
+    if options.put_policy:
+        await put_policy(await addresses(options.attach), scenario.policy)
+    return await on(*await attach(scenario, options.attach, options.servers))
+
+
+def _comparable(measured: Quantities, options: Options) -> Quantities:
+    """Plain HTTP answers do not tell how a job was dispatched."""
+    hidden = ("dispatch.random", "dispatch.stale") if options.http else ()
+    return {name: quantity for name, quantity in measured.items() if name not in hidden}
+
+
+def simulate(experiment: Experiment, replications: int, alarms: float, progress: Progress) -> Report:
+    """Simulate a scenario without delay, and compare it with the models.
+
+    Raises:
+        SettingsError: The scenario's time is slotted, or it has no jobs.
+    """
+    scenario = experiment.scenario
+    _check_continuous(scenario, "the simulator")
+    tasks = []
+    for number in range(replications):
+        # Independent jobs each time; a trace gives the same ones, and only the policies' choices differ.
+        one = scenario.model_copy(update={"seed": scenario.seed + number})
+        workload = Experiment(one, experiment.trace).workload()
+        tasks.append(Task(one, len(workload.instants), workload))
+    if not tasks[0].jobs:
+        raise SettingsError(f"run.duration = {scenario.run.duration:g}: no job arrives: choose a longer one")
+    found = run_tasks(tasks, lambda share: progress("simulate", share))
+    quantities = _pool(found)
+    table = compare(None, [quantities], quantities, _predict(scenario), alarms)
+    return Report(scenario, table, "simulated", hints=_hints(experiment, table), trace=experiment.trace_lines())
+
+
+def solve_scenario(experiment: Experiment, method: str) -> Report:
+    """What the models predict.
+
+    Raises:
+        SettingsError: No model applies.
+    """
+    solution = solve(experiment.scenario, method)
+    table = compare(None, [], None, solution.quantities, FALSE_ALARMS)
+    hints = [f"{name}: {reason}" for name, reason in solution.left_out.items()]
+    return Report(experiment.scenario, table, "models", hints=hints, trace=experiment.trace_lines())
+
+
+def _replay(scenario: Scenario, workload: Workload, live: Live, number: int, progress: Progress) -> list[Simulated]:
+    """Simulate the jobs that were sent, when they were sent."""
+    sent = live.run.records.sent
+    sent = np.maximum.accumulate(np.where(np.isfinite(sent), sent, workload.instants))
+    jobs = len(workload.instants)
+    tasks = [Task(scenario, jobs, workload, sent, live.delays, replication) for replication in range(number)]
+    return run_tasks(tasks, lambda share: progress("replay", share))
+
+
+def _predict(scenario: Scenario) -> Predictions:
+    try:
+        return predict(scenario).quantities
+    except SettingsError:  # the trace decides the arrival rate, which every model needs
+        return {}
+
+
+def _without_delay(scenario: Scenario, paired: list[Simulated], jobs: int, progress: Progress) -> Quantities:
+    """A longer simulation, in segments of their own seeds."""
+    jobs_per_s = jobs / max(min(each.took_s for each in paired), 1e-3)
+    least, most = IDEAL_JOBS
+    wanted = min(max(IDEAL_FACTOR * jobs, least), most, int(SEGMENTS * IDEAL_LIMIT_S * jobs_per_s))
+    duration = max(wanted / SEGMENTS / scenario.rate_total - scenario.run.warmup, scenario.run.duration)
+    plan = scenario.run.model_copy(update={"duration": duration})
+    tasks = [
+        Task(scenario.model_copy(update={"run": plan, "seed": scenario.seed + 1 + segment}), wanted // SEGMENTS)
+        for segment in range(SEGMENTS)
+    ]
+    return _pool(run_tasks(tasks, lambda share: progress("models", share)))
+
+
+def _pool(found: list[Simulated]) -> Quantities:
+    return {name: pooled([each.quantities[name] for each in found]) for name in found[0].quantities}
+
+
+def _check_continuous(scenario: Scenario, who: str) -> None:
+    if scenario.run.time != "continuous":
+        raise SettingsError(
+            f'run.time = "{scenario.run.time}": {who} knows continuous time only; `solve` may know more'
+        )
+
+
+def _hints(experiment: Experiment, table: Table) -> list[str]:
+    scenario, load = experiment.scenario, experiment.load
+    hints = []
+    bounded = scenario.patience is not None or all(pool.capacity < float("inf") for pool in scenario.pools)
+    if load is not None and load >= 1.0 and not bounded:
+        hints.append(f"unstable: load {load:g} >= 1 and no job leaves unserved: queues grow without bound")
+    if table.verdict == "not_enough_data":
+        longer = scenario.run.duration * table.longer
+        hints.append(f"too little data: run {table.longer:.3g} times as long: --set run.duration={longer:.0f}")
+    return hints
+
+
+def _live_hints(scenario: Scenario, live: Live, options: Options) -> list[str]:
+    hints = []
+    mean_s = min(scenario.time_unit_s / pool.rate for pool in scenario.pools)
+    if mean_s < SHORTEST_SERVICE_S:
+        hints.append(
+            f"the mean service time is {mean_s * 1e3:.3g} ms; below {SHORTEST_SERVICE_S * 1e3:.0f} ms "
+            "the machine's own delays show: choose a larger time_unit_s"
+        )
+    if not live.generation.one_clock:
+        hints.append("no clock in common with the servers: a job is taken to be as long on its way there as back")
+    if options.attach and not options.servers:
+        hints.append("the server processes are not known (--servers): messages are counted where routers received them")
+    return hints
+
+
+def _details(live: Live, folder: Path, options: Options) -> dict[str, Any]:
+    """What the machine did, in the JSON object."""
+    delays = live.delays
+    return {
+        "run_folder": str(folder),
+        "false_alarms": options.alarms,
+        "replications": options.replications,
+        "jobs": len(live.run.records.intended),
+        "reasons": live.generation.reasons,
+        "lateness_p99_units": plain(live.generation.lateness_p99_units),
+        "delay_p99_units": plain(live.delay_p99_units),
+        "timer_lag_s": None if live.timer_lag_s is None else plain(list(live.timer_lag_s)),
+        "cpu": plain(live.cpu),
+        "delays_units": {
+            "generator_router": delays.generator_router, "router_server": delays.router_server,
+            "server_router": delays.server_router, "router_generator": delays.router_generator,
+        },
+    }  # fmt: skip

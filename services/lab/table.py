@@ -1,0 +1,206 @@
+"""The table that a person reads: rows that mean something, then the checks, then the verdict in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as RichTable
+
+from services.lab.compare import TAIL_SHARE, Row
+from services.lab.report import Report
+from services.lab.simulate import place
+from services.measure.quantities import Quantity
+from services.measure.verdict import Word, interval95
+
+TAIL_ROWS = 5
+
+_SAYS_IT_AGAIN = ("job_share.", "queue_length_mean.", "queue_tail.")
+"""Of a pool that is the only one."""
+
+WORDS: dict[Word, str] = {
+    "agree": "agree",
+    "differ": "DIFFER",
+    "not_enough_data": "too little",
+    "limit": "limit",
+    "not_compared": "",
+}
+_STYLES = {"agree": "green", "DIFFER": "bold red", "too little": "yellow", "limit": "cyan"}
+
+_VERDICTS: dict[Word, str] = {
+    "agree": "agree: nothing that was tested differs",
+    "differ": "differ: something that should be equal is not",
+    "not_enough_data": "not enough data: nothing differs, but a difference that matters could hide in the noise",
+    "limit": "limit: only limits are known, which a finite system does not meet; the gap is shown",
+    "not_compared": "not compared: there is nothing to compare with",
+}
+_PLAIN = {"exact": "exact", "closed": "closed", "meanfield": "mean f.", "limit": "limit"}
+
+Cells = tuple[str, str, str, str, str]
+
+
+def print_report(report: Report, console: Console) -> None:
+    """Print everything that a person wants to know of a run."""
+    scenario = report.scenario
+    console.print(f"\n[bold]{escape(scenario.title or scenario.name)}[/bold]", highlight=False)
+    console.print(escape(f"policy {_policy(scenario.policy)}; {_size(report)}"), highlight=False)
+    for line in report.trace:
+        console.print(escape(line), highlight=False)
+    console.print(_table(report))
+    for line in _lines(report):
+        console.print(line, highlight=False)
+
+
+def _policy(table: Mapping[str, Any]) -> str:
+    parameters = ", ".join(f"{key} = {value}" for key, value in table.items() if key != "name")
+    return f"{table['name']} ({parameters})" if parameters else str(table["name"])
+
+
+def _size(report: Report) -> str:
+    scenario = report.scenario
+    pools = " + ".join(f"{pool.servers} {pool.name}" for pool in scenario.pools)
+    routers = "1 router" if scenario.routers.count == 1 else f"{scenario.routers.count} routers"
+    return f"{routers}; servers: {pools}; a time unit is {scenario.time_unit_s:g} s"
+
+
+# -- the table ---------------------------------------------------------------------------------------
+
+
+def _table(report: Report) -> RichTable:
+    live = report.column == "live"
+    simulated = report.column != "models"
+    titles = ["quantity", *(["live"] if live else []), *(["simulated"] if simulated else []), "model", "verdict"]
+    table = RichTable(*titles, box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    for title in ("live", "simulated", "model"):
+        if title in titles:
+            table.columns[titles.index(title)].justify = "left"
+            table.columns[titles.index(title)].no_wrap = True
+    table.columns[0].overflow = "fold"
+    alone = len(report.scenario.pools) == 1
+    for name, row in report.table.rows.items():
+        if alone and name.startswith(_SAYS_IT_AGAIN):
+            continue
+        for quantity, of_live, of_simulation, model, word in _cells(name, row, live):
+            style = _STYLES.get(word, "")
+            shown = f"[{style}]{word}[/{style}]" if style else word
+            columns = [escape(quantity), *([of_live] if live else []), *([of_simulation] if simulated else []), model]
+            table.add_row(*columns, shown if simulated else "")
+    if not simulated:
+        table.columns.pop()
+    return table
+
+
+def _cells(name: str, row: Row, live: bool) -> Iterator[Cells]:
+    """The rows of one quantity: one, or one for each place of a list; none if there is nothing to see."""
+    shown = row.live if row.live is not None else row.simulated
+    is_list = shown.value.ndim > 0 if shown is not None else isinstance(next(iter(row.models.values())).value, list)
+    if not is_list:
+        if _is_nothing(name, row):
+            return
+        yield (
+            name, _number(row.live), _number(row.simulated), _model(row, None),
+            WORDS[row.word],
+        )  # fmt: skip
+        return
+    if name != "queue_tail" and not row.models:
+        return  # the lists of the pools are in the summary
+    for k in range(1, TAIL_ROWS + 1):
+        at_k = [quantity and place(quantity, k) for quantity in (row.live, row.simulated)]
+        values = [float(quantity.value) for quantity in at_k if quantity is not None] + [
+            value for model in row.models.values() if (value := _at(model.value, k)) is not None
+        ]
+        if max(values, default=0.0) <= TAIL_SHARE:
+            return
+        yield f"{name}[{k}]", _number(at_k[0]), _number(at_k[1]), _model(row, k), WORDS[row.word] if k == 1 else ""
+
+
+def _is_nothing(name: str, row: Row) -> bool:
+    """Nothing to see: 0 or unknown everywhere, or a detail that no model speaks of."""
+    if name == "perpendicular_second_moment" and not row.models:
+        return True
+    values = [float(quantity.value) for quantity in (row.live, row.simulated) if quantity is not None]
+    values += [float(prediction.value) for prediction in row.models.values()]
+    return all(not np.isfinite(value) or value == 0.0 for value in values)
+
+
+def _number(quantity: Quantity | None) -> str:
+    if quantity is None or not np.isfinite(quantity.value):
+        return ""
+    value = float(quantity.value)
+    low, high = interval95(quantity)
+    half = (float(high) - float(low)) / 2.0
+    decimals = _decimals(value)
+    return f"{value:.{decimals}f}" + (f" ±{half:.{decimals}f}" if np.isfinite(half) else "")
+
+
+def _decimals(value: float) -> int:
+    """So many that four digits are seen."""
+    size = abs(value)
+    return 4 if size < 1.0 else 3 if size < 10.0 else 2 if size < 100.0 else 1 if size < 1000.0 else 0
+
+
+def _at(value: Any, k: int) -> float | None:
+    if not isinstance(value, list):
+        return None
+    return float(value[k]) if k < len(value) else 0.0
+
+
+def _model(row: Row, k: int | None) -> str:
+    """The first model that speaks of it."""
+    for method, prediction in row.models.items():
+        value = float(prediction.value) if k is None else _at(prediction.value, k)
+        if value is not None:
+            return f"{value:.{_decimals(value)}f} {_PLAIN.get(method, method)}"
+    return ""
+
+
+# -- below the table -----------------------------------------------------------------------------------
+
+
+def _lines(report: Report) -> Iterator[str]:
+    yield ""
+    for check in report.checks:
+        sign = "=" if check.found == check.expected else "≈" if check.holds else "≠"
+        off = "" if check.holds else "  [bold red]VIOLATED[/bold red]"
+        within = f" (± {check.tolerance:.0f})" if check.tolerance and check.found != check.expected else ""
+        yield escape(f"{check.text}: {check.found:.0f} {sign} {check.expected:.0f}{within}") + off
+    yield from (escape(line) for line in _machine(report.details))
+    for hint in report.hints:
+        yield f"[yellow]{escape(hint)}[/yellow]"
+    for reason in report.invalid:
+        yield f"[bold red]INVALID[/bold red]: {escape(reason)}"
+    if report.column != "models":
+        yield f"[bold]verdict: {escape(_verdict(report))}[/bold]"
+    if folder := report.details.get("run_folder"):
+        yield escape(f"everything is in {folder}")
+
+
+def _machine(details: Mapping[str, Any]) -> Iterator[str]:
+    if "lateness_p99_units" in details:
+        yield f"generator lateness p99: {details['lateness_p99_units']:.4f} time units (allowed 0.1)"
+    if "delay_p99_units" in details:
+        yield f"delay of messages p99: {details['delay_p99_units']:.4f} time units (allowed 0.25)"
+    if lag_s := details.get("timer_lag_s"):
+        p50, p99 = ("unknown" if value is None else f"{value * 1e3:.2g} ms" for value in lag_s)
+        yield f"timer lag of the servers: p50 below {p50}, p99 below {p99}"
+    if cpu := details.get("cpu"):
+        name = max(cpu, key=lambda process: cpu[process])
+        yield f"busiest process: {name} with {cpu[name]:.0%} of a core (allowed 90%)"
+    if reasons := details.get("reasons"):
+        yield "failed jobs: " + ", ".join(f"{count} {reason}" for reason, count in reasons.items())
+
+
+def _verdict(report: Report) -> str:
+    text = _VERDICTS[report.verdict]
+    if report.verdict == "agree":
+        words = {found.word for row in report.table.rows.values() for found in row.comparisons.values()}
+        text += ", and every identity holds" if report.checks else ""
+        text += "; a limit is not met at this size: see the gap" if "limit" in words else ""
+    if report.verdict == "differ":
+        differing = [name for name, row in report.table.rows.items() if row.word == "differ"]
+        differing += [check.name for check in report.checks if not check.holds]
+        text += f": {', '.join(differing)}"
+    return f"{text}; but the run is invalid" if report.invalid else text
