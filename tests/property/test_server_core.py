@@ -143,8 +143,10 @@ class ServerMachine(RuleBasedStateMachine):
             ]
         ),
         seed=st.integers(0, 99),
+        routers=st.integers(0, 3),
+        opened=st.booleans(),
     )
-    def make(self, slots, room, rate, unit, in_service, stale, announce_at, placement, reports, seed):
+    def make(self, slots, room, rate, unit, in_service, stale, announce_at, placement, reports, seed, routers, opened):
         capacity = float("inf") if room is None else float(slots + room)
         self.spec = ServerSpec("slow-1", "slow", rate, slots, capacity)
         self.core = ServerCore(self.spec, Random(seed), time_unit=unit, abandons_in_service=in_service)
@@ -168,6 +170,10 @@ class ServerMachine(RuleBasedStateMachine):
         self.highest = 0
         self.told: list[End] = []
         self.stales = 0
+        for router in ROUTERS[:routers]:
+            self.join(router)
+        if opened:
+            self.opens()
 
     # -- the driver ---------------------------------------------------------------------------
 
@@ -288,7 +294,9 @@ class ServerMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.joined) < len(ROUTERS))
     @rule(data=st.data())
     def router_joins(self, data):
-        router = data.draw(st.sampled_from([r for r in ROUTERS if r not in self.joined]))
+        self.join(data.draw(st.sampled_from([router for router in ROUTERS if router not in self.joined])))
+
+    def join(self, router: str) -> None:
         self.advance()
         self.joined[router] = 0
         self.incarnation[router] += 1
@@ -332,7 +340,7 @@ class ServerMachine(RuleBasedStateMachine):
     def the_impossible_is_refused(self, data):
         self.advance()
         stranger = next((router for router in ROUTERS if router not in self.joined), "router-9")
-        events = [
+        events: list[Any] = [
             Dispatch("slow-1", stranger, 999, 1.0, None, None, None, 0),
             Probe("slow-1", stranger, 1),
             RouterLeft(stranger),
@@ -394,4 +402,4 @@ class ServerMachine(RuleBasedStateMachine):
 
 
 TestServerMachine = ServerMachine.TestCase
-TestServerMachine.settings = settings(max_examples=150, stateful_step_count=40)
+TestServerMachine.settings = settings(max_examples=400, stateful_step_count=40)
