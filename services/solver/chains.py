@@ -39,13 +39,13 @@ def why_not(scenario: Scenario) -> str | None:
     if not only(scenario, capacity=None):
         return "the chain needs one slot a server"
     if not is_split(scenario) and shortest_rule(scenario) is None:
-        reason = _pull_differs(scenario)
+        reason = _why_not_pull(scenario)
         if reason is not None:
             return reason
     return sizes_not_exponential(scenario) or too_many(states(scenario), scenario.servers_total)
 
 
-def _pull_differs(scenario: Scenario) -> str | None:
+def _why_not_pull(scenario: Scenario) -> str | None:
     for name, known in (
         ("fallback", ("random", "weighted")),
         ("placement", ("random",)),
@@ -53,8 +53,13 @@ def _pull_differs(scenario: Scenario) -> str | None:
     ):
         value = parameter(scenario, name)
         if value not in known:
-            return f"policy.{name} = {value!r} has no chain"
+            shown = f'"{value}"' if isinstance(value, str) else value
+            return f"there is no chain of pull with policy.{name} = {shown}"
     return None
+
+
+def _is_pull(scenario: Scenario) -> bool:
+    return scenario.policy_name == "pull" and _why_not_pull(scenario) is None
 
 
 def too_many(count: float, servers: int) -> str | None:
@@ -70,15 +75,24 @@ def states(scenario: Scenario) -> int:
     for pool in scenario.pools:
         kinds[pool.rate, pool.capacity] += pool.servers
     count = 1
+    followed = _followed(scenario)
     for (_, capacity), servers in kinds.items():
-        longest = SHORTEST_QUEUE_FOLLOWED if math.isinf(capacity) else int(capacity)
+        longest = followed if math.isinf(capacity) else int(capacity)
         count *= math.comb(servers + _of_one(scenario, longest) - 1, servers)
     return count
 
 
+def _followed(scenario: Scenario) -> int:
+    """How far an unlimited queue is followed at least."""
+    if not is_split(scenario) or scenario.load >= 1:
+        return SHORTEST_QUEUE_FOLLOWED
+    # Queues of their own, geometric, and at least one of them with the load of all: down to a share of 1e-12.
+    return max(SHORTEST_QUEUE_FOLLOWED, math.ceil(math.log(1e-12) / math.log(scenario.load)))
+
+
 def _of_one(scenario: Scenario, longest: int) -> int:
     """The states of one server: its queue, and with PULL which routers hold its messages."""
-    if scenario.policy_name != "pull" or scenario.servers_total == 1:
+    if not _is_pull(scenario):
         return longest + 1
     routers = scenario.routers.count
     if parameter(scenario, "stale") == "withdraw":
@@ -90,7 +104,7 @@ def predict(scenario: Scenario) -> dict[str, Prediction]:
     """Solve the chain and read it."""
     result = _solve(scenario)
     values = _read(scenario, result)
-    if scenario.policy_name == "pull":
+    if _is_pull(scenario):
         values |= {
             "dispatch.random": result.random_probability,
             "dispatch.stale": result.stale_probability,
@@ -116,7 +130,7 @@ def _solve(scenario: Scenario) -> ChainResult:
     every = [pool for pool in scenario.pools for _ in range(pool.servers)]
     servers = _Servers([pool.rate for pool in every], [pool.capacity for pool in every])
     total = scenario.rate_total
-    if scenario.policy_name == "pull":
+    if _is_pull(scenario):
         return _solve_pull(scenario, servers)
     if is_split(scenario):
         of_pool = split_weights(scenario)

@@ -26,10 +26,11 @@ def solve(scenario: Scenario, method: str = "all") -> Solution:
             method.
     """
     solution = predict(scenario, method)
-    if not solution.methods:
-        what = "no model applies" if method == "all" else f"method {method} does not apply"
-        raise SettingsError(f"{what} to scenario {scenario.name}: {_together(solution.left_out)}")
-    return solution
+    if solution.methods:
+        return solution
+    if method == "all":
+        raise SettingsError(f"no model applies to scenario {scenario.name}: {_together(solution.left_out)}")
+    raise SettingsError(f"method {method} does not apply to scenario {scenario.name}: {solution.left_out[method]}")
 
 
 def predict(scenario: Scenario, method: str = "all") -> Solution:
