@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import heapq
-from collections import Counter, defaultdict
+from collections import Counter
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -27,88 +27,12 @@ from server.core import (
     ServerSpec,
     ServiceEnded,
 )
+from tests.property.paper_queue import PaperQueue, Truth
 
 ROUTERS = ["router-1", "router-2", "router-3"]
 
 # Multiples of a quarter, so that all sums and differences of instants are exact.
 quarters = st.integers(0, 12).map(lambda n: n / 4)
-
-
-class Truth(NamedTuple):
-    """What became of a job."""
-
-    job: int
-    outcome: str
-    arrived: float
-    waiting: float
-    service: float
-
-
-class PaperQueue:
-    """First come, first served, by the book: every instant is on one list, and the earliest is crossed off."""
-
-    def __init__(self, slots: int, capacity: float, in_service: bool) -> None:
-        self.slots, self.capacity, self.in_service = slots, capacity, in_service
-        self.agenda: list[tuple[float, int, str, int]] = []
-        self.written = 0
-        self.queue: list[int] = []
-        self.serving: dict[int, float] = {}
-        self.arrived: dict[int, float] = {}
-        self.length_of_service: dict[int, float] = {}
-        self.at_length: dict[int, float] = defaultdict(float)
-        self.now = 0.0
-        self.truths: list[Truth] = []
-        self.closed = False
-
-    @property
-    def length(self) -> int:
-        return len(self.queue) + len(self.serving)
-
-    def write(self, at: float, what: str, job: int) -> None:
-        self.written += 1
-        self.agenda.append((at, self.written, what, job))
-
-    def advance(self, to: float) -> None:
-        while self.agenda and min(self.agenda)[0] <= to:
-            entry = min(self.agenda)
-            self.agenda.remove(entry)
-            at, _, what, job = entry
-            self.pass_time(at)
-            if what == "end" and job in self.serving:
-                self.leave(job, "served")
-            elif what == "patience" and (job in self.queue or (job in self.serving and self.in_service)):
-                self.leave(job, "abandoned")
-        self.pass_time(to)
-
-    def pass_time(self, to: float) -> None:
-        self.at_length[self.length] += to - self.now
-        self.now = to
-
-    def arrive(self, job: int, service: float, patience: float | None) -> None:
-        self.arrived[job], self.length_of_service[job] = self.now, service
-        if self.closed or self.length == self.capacity:
-            self.truths.append(Truth(job, "failed" if self.closed else "blocked", self.now, 0.0, 0.0))
-            return
-        at_once = len(self.serving) < self.slots
-        if at_once:
-            self.start(job)
-        else:
-            self.queue.append(job)
-        if patience is not None and (self.in_service or not at_once):
-            self.write(self.now + patience, "patience", job)
-
-    def start(self, job: int) -> None:
-        self.serving[job] = self.now
-        self.write(self.now + self.length_of_service[job], "end", job)
-
-    def leave(self, job: int, outcome: str) -> None:
-        started = self.serving.pop(job, self.now)
-        if job in self.queue:
-            self.queue.remove(job)
-        elif self.queue:
-            self.start(self.queue.pop(0))
-        arrived = self.arrived[job]
-        self.truths.append(Truth(job, outcome, arrived, started - arrived, self.now - started))
 
 
 def state(core: ServerCore) -> Any:
@@ -402,4 +326,4 @@ class ServerMachine(RuleBasedStateMachine):
 
 
 TestServerMachine = ServerMachine.TestCase
-TestServerMachine.settings = settings(max_examples=400, stateful_step_count=40)
+TestServerMachine.settings = settings(max_examples=200, stateful_step_count=40)
