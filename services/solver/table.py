@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from services.scenario import Scenario
-from services.solver import abandonment, chains, loss, stations
+from services.solver import abandonment, chains, loss, stations, supermarket
 from services.solver.solution import Prediction
 
 
@@ -32,6 +32,7 @@ class Candidate:
 CANDIDATES = (
     Candidate("closed", stations.about, stations.why_not, stations.predict),
     Candidate("closed", abandonment.about_split, abandonment.why_no_split, abandonment.predict_split),
+    Candidate("meanfield", supermarket.about, supermarket.why_not, supermarket.predict),
     Candidate("meanfield", loss.about, loss.why_no_field, loss.predict_field),
     Candidate("exact", loss.about, loss.why_no_chain, loss.predict_chain),
     Candidate("exact", chains.about, chains.why_not, chains.predict),

@@ -101,6 +101,37 @@ def test_two_choices_of_three_servers(replacement: str, load: float, sojourn: fl
     assert answers(three, "exact")["sojourn_mean"] == close(sojourn)
 
 
+@pytest.mark.parametrize(
+    ("load", "sojourn"), [(0.5, 1.265686), (0.7, 1.614454), (0.9, 2.614057), (0.95, 3.383046), (0.99, 5.431997)]
+)
+def test_the_supermarket_model(load: float, sojourn: float) -> None:  # G8
+    solution = solve(scenario('name = "power_of_d"', "servers = 100; rate = 2.0", arrivals=f"load = {load}"))
+    assert solution.methods == ("meanfield",)
+    values: dict[str, Any] = dict(solution.values())
+    assert 2 * values["sojourn_mean"] == close(sojourn, 6)
+    assert not solution.quantities["sojourn_mean"]["meanfield"].exact
+    assert values["wait_probability"] == pytest.approx(load**2)  # both of two servers are busy
+    assert values["waiting_mean"] == pytest.approx(values["sojourn_mean"] - 0.5)
+    assert values["jobs_in_system_mean"] == pytest.approx(200 * load * values["sojourn_mean"])
+    names = ("messages.probe", "messages.report", "messages.total")
+    assert [values[name] for name in names] == [2, 2, 4]
+    assert all(solution.quantities[name]["closed"].exact for name in names)
+
+
+def test_the_queue_tail_of_the_supermarket_model() -> None:  # G10
+    values = answers(scenario('name = "power_of_d"', "servers = 100", arrivals="load = 0.9"))
+    assert values["queue_tail"][:6] == pytest.approx([1, 0.9, 0.729, 0.478297, 0.205891, 0.038152], abs=6e-7)
+
+
+def test_two_choices_with_two_speeds() -> None:
+    pools = ("servers = 50; rate = 1.5", "servers = 50; rate = 0.75")
+    values = answers(scenario('name = "power_of_d"', *pools, arrivals="load = 0.8"))
+    # What comes is served: 90 jobs a time unit.
+    assert 75 * values["utilisation.a"] + 37.5 * values["utilisation.b"] == pytest.approx(90)
+    assert values["job_share.a"] == pytest.approx(75 * values["utilisation.a"] / 90)
+    assert values["jobs_in_system_mean"] == pytest.approx(90 * values["sojourn_mean"])
+
+
 @pytest.mark.parametrize(("policy", "blocking"), [("random", 0.29889299), ("pull", 0.22765898), ("jsq", 0.19468265)])
 def test_two_servers_with_room_for_two(policy: str, blocking: float) -> None:  # G17
     two = scenario(f'name = "{policy}"', "servers = 2; capacity = 2", arrivals="load = 0.9")

@@ -117,6 +117,13 @@ def test_best_weights_are_known_for_loss_systems_alone() -> None:
     )
 
 
+def test_two_choices_are_not_enough_for_slow_servers() -> None:
+    pools = ("servers = 50; rate = 1.0", "servers = 50; rate = 9.0")
+    # 450 jobs a time unit, a quarter of which meet two slow servers: more than their 50.
+    message = refusal(scenario('name = "power_of_d"', *pools, arrivals="load = 0.9"), "meanfield")
+    assert message.startswith("method meanfield does not apply to scenario x: the 1 slowest of 2 pools are unstable")
+
+
 def test_patience_and_many_servers() -> None:
     experiment = scenario('name = "jsq"', TWENTY, arrivals=HALF, more="[patience]; rate = 0.01")
     message = refusal(experiment)
