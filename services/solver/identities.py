@@ -51,15 +51,28 @@ def _counted(scenario: Scenario) -> dict[str, float]:
     if scenario.policy_name in ("power_of_d", "max_vacancy"):
         asked = _different_servers(scenario)
         return _messages(probe=asked, report=asked)
-    if scenario.policy_name in ("jsq", "sed") and parameter(scenario, "every") is None and _all_leave(scenario):
-        return _messages(report=2.0 * scenario.routers.count)  # each job comes once and leaves once
+    if scenario.policy_name in ("jsq", "sed"):
+        return _reports(scenario)
     return {}
+
+
+def _reports(scenario: Scenario) -> dict[str, float]:
+    """Reports to every router, on each change or periodic."""
+    every, routers = parameter(scenario, "every"), scenario.routers.count
+    if every is None:
+        return _messages(report=2.0 * routers) if _all_leave(scenario) else {}  # each job comes once and leaves once
+    if not _rate_known(scenario):
+        return {}
+    return _messages(report=scenario.servers_total * routers / (every * scenario.rate_total))
 
 
 def _all_leave(scenario: Scenario) -> bool:
     """Whether in the long run as many jobs leave servers as arrive."""
-    known = scenario.arrivals.law != "trace" or getattr(scenario.arrivals, "speedup", None) is None
-    return unlimited(scenario) and known and no_steady_state(scenario) is None
+    return unlimited(scenario) and _rate_known(scenario) and no_steady_state(scenario) is None
+
+
+def _rate_known(scenario: Scenario) -> bool:
+    return getattr(scenario.arrivals, "speedup", None) is None  # otherwise the trace decides
 
 
 def _different_servers(scenario: Scenario) -> float:

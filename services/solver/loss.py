@@ -36,6 +36,11 @@ def about(scenario: Scenario) -> bool:
     return loses_at_once(scenario) and most_vacancy_choices(scenario) is not None
 
 
+def about_field(scenario: Scenario) -> bool:
+    """The same, but for splits, which need no limit."""
+    return about(scenario) and scenario.policy_name != "random"
+
+
 def why_no_chain(scenario: Scenario) -> str | None:
     """Exponential sizes, one rate, and few servers."""
     count = math.prod(math.comb(pool.servers + pool.slots, pool.slots) for pool in scenario.pools)

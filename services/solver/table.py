@@ -33,7 +33,7 @@ CANDIDATES = (
     Candidate("closed", stations.about, stations.why_not, stations.predict),
     Candidate("closed", abandonment.about_split, abandonment.why_no_split, abandonment.predict_split),
     Candidate("meanfield", supermarket.about, supermarket.why_not, supermarket.predict),
-    Candidate("meanfield", loss.about, loss.why_no_field, loss.predict_field),
+    Candidate("meanfield", loss.about_field, loss.why_no_field, loss.predict_field),
     Candidate("exact", loss.about, loss.why_no_chain, loss.predict_chain),
     Candidate("exact", chains.about, chains.why_not, chains.predict),
     Candidate("exact", abandonment.about_shortest, abandonment.why_no_chain, abandonment.predict_chain),
