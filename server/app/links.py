@@ -12,7 +12,7 @@ from pathlib import Path
 from aiohttp import ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
 
 from router.protocol.notices import VERSION, Drains, Hello, ServerEntry, encode_notice
-from server.app.discovery import Address, Discovery, parse_target
+from server.app.discovery import Address, Discovery, Resolve, parse_target, resolve
 from server.app.driver import ServerDriver
 from server.app.link import Link, LinkCounts
 from server.app.settings import ServerSettings
@@ -31,13 +31,14 @@ class Links:
     Args:
         settings: Whom to dial and how.
         driver: Is told of links and messages.
+        resolve: Looks up a name.
 
     Attributes:
         epoch: Which incarnation of this process it is. `boot`: which clock it reads.
         counts: What happened on the links so far.
     """
 
-    def __init__(self, settings: ServerSettings, driver: ServerDriver) -> None:
+    def __init__(self, settings: ServerSettings, driver: ServerDriver, *, resolve: Resolve = resolve) -> None:
         self.epoch = time.time_ns()
         self.boot = boot_id()
         self.counts = LinkCounts()
@@ -50,7 +51,10 @@ class Links:
         self._tasks: dict[Address, asyncio.Task[None]] = {}
         self.session: ClientSession
         self._discovery = Discovery(
-            [parse_target(text) for text in settings.routers], self._dial_these, every_s=settings.resolve_every_s
+            [parse_target(text) for text in settings.routers],
+            self._dial_these,
+            every_s=settings.resolve_every_s,
+            resolve=resolve,
         )
         self._discovering: asyncio.Task[None] | None = None
         self._opening: asyncio.TimerHandle | None = None

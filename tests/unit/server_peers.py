@@ -16,6 +16,7 @@ from router.protocol.codec import FROM_SERVER, LinkCodec, unpack
 from router.protocol.messages import Dispatch, Message
 from router.protocol.needs import Needs, PullNeeds
 from router.protocol.notices import VERSION, Hello, Notice, Welcome, encode_notice, read_notice
+from server.app.discovery import Address, Resolve, resolve
 from server.app.driver import ServerDriver
 from server.app.links import Links, boot_id
 from server.app.metrics import make_metrics
@@ -80,6 +81,11 @@ class FakeRouter:
         app.add_routes([web.get("/v1/link", self._link)])
         self.server = TestServer(app)
 
+    @property
+    def address(self) -> Address:
+        assert self.server.port is not None
+        return Address("127.0.0.1", self.server.port)
+
     async def _link(self, request: web.Request) -> web.WebSocketResponse:
         ws = web.WebSocketResponse(compress=False)
         await ws.prepare(request)
@@ -108,9 +114,9 @@ class FakeRouter:
 class Process:
     """A server process inside this one."""
 
-    def __init__(self, settings: ServerSettings) -> None:
+    def __init__(self, settings: ServerSettings, resolve: Resolve = resolve) -> None:
         self.driver = ServerDriver(settings)
-        self.links = Links(settings, self.driver)
+        self.links = Links(settings, self.driver, resolve=resolve)
         self.metrics = make_metrics(settings, self.driver, self.links)
         self.server = TestServer(make_application(self.driver, self.links, self.metrics))
 
@@ -141,10 +147,10 @@ def settings(*routers: FakeRouter, **changes: Any) -> ServerSettings:
 
 
 @asynccontextmanager
-async def running(*routers: FakeRouter, **changes: Any) -> AsyncIterator[Process]:
+async def running(*routers: FakeRouter, resolve: Resolve = resolve, **changes: Any) -> AsyncIterator[Process]:
     for router in routers:
         await router.server.start_server()
-    process = Process(settings(*routers, **changes))
+    process = Process(settings(*routers, **changes), resolve)
     await process.server.start_server()
     try:
         yield process

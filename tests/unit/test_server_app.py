@@ -6,6 +6,8 @@ import asyncio
 import json
 import signal
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -161,20 +163,26 @@ sys.exit(run(make_settings(json.loads(sys.argv[1]))))
 """
 
 
-async def test_sigterm_drains_and_ends_with_exit_code_0() -> None:
-    router = FakeRouter()
+@asynccontextmanager
+async def started(router: FakeRouter, **changes: Any) -> AsyncIterator[asyncio.subprocess.Process]:
     await router.server.start_server()
     values = {"id": "servers-slow", "pool": "slow", "servers": 2, "time_unit_s": 0.01,
               "routers": [str(router.server.make_url("/"))]}  # fmt: skip
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-c",
-        PROGRAM,
-        json.dumps(values),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
+    pipe = asyncio.subprocess.PIPE
+    program = (sys.executable, "-c", PROGRAM, json.dumps(values | changes))
+    process = await asyncio.create_subprocess_exec(*program, stdout=pipe, stderr=pipe)
     try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+        await router.server.close()
+
+
+async def test_sigterm_drains_and_ends_with_exit_code_0() -> None:
+    router = FakeRouter()
+    async with started(router) as process:
         link = await asyncio.wait_for(router.connections.get(), 30)
         assert kinds(await link.next(2)) == ["Pull", "Pull"]
         await link.send(link.dispatch(0, 1, 20.0), link.dispatch(0, 2, 10.0))  # 0.3 s in all
@@ -190,8 +198,17 @@ async def test_sigterm_drains_and_ends_with_exit_code_0() -> None:
         line = json.loads(await process.stdout.readline())
         assert (line["event"], line["role"], line["id"]) == ("listening", "server", "servers-slow")
         assert "the mean service time is 10 ms; below 20 ms" in (await process.stderr.read()).decode()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-        await router.server.close()
+
+
+async def test_a_drain_has_a_limit() -> None:
+    router = FakeRouter()
+    async with started(router, drain_limit_s=0.05, time_unit_s=0.1) as process:
+        link = await asyncio.wait_for(router.connections.get(), 30)
+        await link.next(2)
+        await link.send(link.dispatch(0, 1, 1e6))
+        await link.next(1)
+        process.send_signal(signal.SIGTERM)
+        assert await link.closed_by_server() == WSCloseCode.GOING_AWAY
+        assert await asyncio.wait_for(process.wait(), LIMIT_S) == 0
+        assert process.stderr is not None
+        assert "0.05 s have passed" in (await process.stderr.read()).decode()

@@ -12,6 +12,7 @@ from aiohttp import WSCloseCode, web
 from router.protocol.messages import End, Probe, Pull, Report
 from router.protocol.needs import Needs, ReportNeeds
 from router.protocol.notices import VERSION, Drains, NewNeeds, Welcome, encode_notice
+from server.app.discovery import Address
 from server.app.links import boot_id
 from tests.unit.server_peers import PULL, FakeRouter, kinds, running
 
@@ -120,6 +121,34 @@ async def test_a_lost_link_is_dialled_again_and_begins_afresh() -> None:
         values = process.values()
         assert values["herdless_server_link_losses_total{}"] == 1
         assert values["herdless_server_links_up{}"] == 1
+
+
+async def test_routers_come_and_go_behind_one_name() -> None:
+    first, second = FakeRouter(), FakeRouter("router-2")
+    named = [first]
+
+    async def resolve(host: str, port: int) -> list[Address]:
+        return [router.address for router in named]
+
+    async with running(first, second, resolve=resolve, routers=["router"], resolve_every_s=0.001) as process:
+        one = await first.linked()
+        named[:] = [first, second]  # one more
+        two = await second.linked()
+        named[:] = [second]  # the first is named no more, and yet its link is kept while it is up
+        await two.ws.close()
+        two = await second.linked()
+        await one.send(Probe("slow-1", "", 1))
+        while kinds(await one.next(1)) != ["Report"]:
+            pass  # pull-messages
+        await one.ws.close()
+        # In the time in which the second is linked five times again, the first would have been dialled again too.
+        for _ in range(5):
+            await two.ws.close()
+            two = await second.linked()
+        assert first.connections.empty()
+        named[:] = [second, first]  # named again
+        await first.linked()
+        assert process.links.counts.refusals == {"protocol": 0, "duplicate": 0, "internal": 0}
 
 
 async def test_new_needs_are_followed() -> None:
