@@ -121,13 +121,9 @@ class Link:
         if self.up:
             await self._outbox.close(reason="the server process ends", code=WSCloseCode.GOING_AWAY)
 
-    async def tell(self, frame: bytes) -> None:
-        """Send a notice; a router that does not take it soon will learn by its link."""
-        try:
-            async with asyncio.timeout(1.0):
-                await self._ws.send_bytes(frame)
-        except (ConnectionError, TimeoutError) as error:
-            _log.info("router %s did not take a notice: %r", self.router, error)
+    def tell(self, frame: bytes) -> None:
+        """Send a notice, in its place among the messages."""
+        self._outbox.put_frame(frame)
 
     # -- one connection -----------------------------------------------------------------------
 
@@ -191,7 +187,7 @@ class Link:
 
     async def _serve(self) -> None:
         if draining := self._driver.draining:
-            await self.tell(self._links.drains(draining))
+            self.tell(self._links.drains(draining))
         while (data := await self._receive()) is not None:
             if not self.up:
                 return  # frames that were on their way when the link was lost

@@ -122,10 +122,11 @@ class Links:
 
     # -- draining -----------------------------------------------------------------------------
 
-    async def drain(self, servers: list[str]) -> None:
+    def drain(self, servers: list[str]) -> None:
         """Tell servers and routers that these servers take nothing new."""
         self.driver.drain(servers)
-        await asyncio.gather(*(link.tell(self.drains(servers)) for link in self._by_router.values()))
+        for link in self._by_router.values():
+            link.tell(self.drains(servers))
 
     def drains(self, servers: list[str]) -> bytes:
         """The notice, as a frame."""

@@ -38,7 +38,7 @@ async def serve_servers(settings: ServerSettings) -> int:
     links = Links(settings, driver)
 
     async def drain() -> None:
-        await links.drain(list(driver.cores))
+        links.drain(list(driver.cores))
         await driver.until_empty()
 
     listen = Listen(

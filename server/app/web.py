@@ -68,7 +68,7 @@ class Handlers:
             servers = _servers_named(json.loads(body), self._driver) if body else known
         except (ValueError, RecursionError) as error:  # of JSON and UTF-8 too
             return web.json_response({"error": {"kind": "request", "message": str(error)}}, status=400)
-        await self._links.drain(servers)
+        self._links.drain(servers)
         return web.json_response({"draining": self._driver.draining})
 
 
