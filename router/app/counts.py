@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from router.core import EndJob
+from router.events import EndJob
 from router.process.metrics import Histogram
 from router.process.outbox import Outbox
 from router.protocol.codec import FROM_SERVER

@@ -13,12 +13,12 @@ from time import monotonic
 from typing import Any, Protocol
 
 from router.app.counts import Counts
-from router.core import (
+from router.core import RouterCore
+from router.events import (
     Draining,
     EndJob,
     JobArrived,
     PolicyChanged,
-    RouterCore,
     RouterEffect,
     RouterEvent,
     ServerDraining,

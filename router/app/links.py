@@ -185,11 +185,7 @@ class Links:
         former.outbox.cut(f"a newer incarnation of {hello.process} is linked", POLICY_VIOLATION)
 
     def _check_names(self, hello: Hello) -> None:
-        names: set[str] = set()
         for entry in hello.servers:
-            if entry.id in names:
-                raise Refused("duplicate", f"the hello names server {entry.id} twice", POLICY_VIOLATION)
-            names.add(entry.id)
             owner = self._owner.get(entry.id)
             if owner is not None and owner.process != hello.process:
                 raise Refused(
@@ -215,15 +211,15 @@ class Links:
         now = monotonic()
         try:
             stamp_s, messages = link.codec.read(frame)
+            self._check_counts(messages)
+            if link.same_clock:
+                self._traffic.under_way(now - stamp_s, len(messages))
+            self._driver.receive(messages, now)
         except RemoteProtocolError as error:
             raise Refused("message", str(error)) from None
-        self._check_counts(messages)
-        if link.same_clock:
-            self._traffic.under_way(now - stamp_s, len(messages))
-        self._driver.receive(messages, now)
 
     def _check_counts(self, messages: Sequence[Message]) -> None:
-        """A view that is negative or beyond all bounds is no policy's business."""
+        """A view that is negative or beyond all bounds is no policy's business; checked before any message is taken."""
         servers = self._driver.core.servers
         for message in messages:
             kind = type(message)
@@ -232,9 +228,9 @@ class Links:
             length, seen = message.length, message.seen  # type: ignore[union-attr]
             if seen is not None and seen > servers[message.server].sent:
                 sent = servers[message.server].sent
-                raise Refused("message", f"{message.server} has seen {seen} dispatches, of {sent} sent to it")
+                raise RemoteProtocolError(f"{message.server} has seen {seen} dispatches, of {sent} sent to it")
             if length is not None and length > MAX_LENGTH:
-                raise Refused("message", f"{message.server} has a queue length of {length}, at most {MAX_LENGTH}")
+                raise RemoteProtocolError(f"{message.server} has a queue length of {length}, at most {MAX_LENGTH}")
 
 
 def _server(entry: ServerEntry) -> Server:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from router.app.counts import PEERS, Counts, Traffic, Waits
 from router.app.driver import RouterDriver
 from router.app.wire import REFUSALS
-from router.core import Tally
+from router.events import Tally
 from router.process.metrics import Labels, Metric, Metrics
 from router.protocol.messages import End, Outcome, Pull, Report, Withdraw
 

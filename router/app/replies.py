@@ -8,7 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
-from router.core import EndJob
+from router.events import EndJob
 from router.policy import Policy, Server
 
 STATUS = {"served": 200, "blocked": 503, "abandoned": 504, "failed": 502}

@@ -16,7 +16,7 @@ from router.app.links import Links
 from router.app.replies import BadRequest, end_reply, error_reply, reply, server_entry
 from router.app.settings import RouterSettings
 from router.app.stream import Streams
-from router.core import EndJob
+from router.events import EndJob
 from router.process.metrics import Metrics
 from router.process.serve import MAX_BODY_BYTES
 from router.protocol.errors import SettingsError

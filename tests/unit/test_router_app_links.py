@@ -103,7 +103,6 @@ async def test_a_newer_incarnation_takes_the_place_of_the_former():
         (hello("slow-1"), "fake-1 is linked already"),  # the same incarnation, under another address of the router
         (hello("slow-1", epoch=0), "a newer incarnation of fake-1 is linked"),
         (hello("slow-2", "slow-1", process="fake-2"), "server slow-1 belongs to fake-1"),
-        (hello("slow-2", "slow-2", process="fake-2"), "names server slow-2 twice"),
     ],
 )
 async def test_a_server_has_one_link(second, says):
@@ -139,6 +138,7 @@ GOOD_HELLO = hello("slow-1").model_dump()
         (pack({"notice": "drains", "servers": []}), 1002, "hello", "found the notice 'drains'"),
         (pack(GOOD_HELLO | {"extra": 1}), 1002, "hello", "extra"),
         (pack(GOOD_HELLO | {"servers": []}), 1002, "hello", "servers"),
+        (pack(GOOD_HELLO | {"servers": GOOD_HELLO["servers"] * 2}), 1002, "hello", "two servers have the same id"),
         (pack(GOOD_HELLO | {"process": "../x"}), 1002, "hello", "process"),
         (pack(GOOD_HELLO | {"version": 99}), 1008, "version", "protocol version 99"),
         (pack({"notice": "hello", "version": 2, "shape": "of tomorrow"}), 1008, "version", "protocol version 2"),

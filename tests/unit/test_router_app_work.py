@@ -12,7 +12,8 @@ from router.app.counts import Counts
 from router.app.driver import RouterDriver
 from router.app.main import run
 from router.app.settings import RouterSettings
-from router.core import JobArrived, RouterCore
+from router.core import RouterCore
+from router.events import JobArrived
 from router.policy import Job
 from router.protocol.messages import Dispatch, Probe, Pull, Report, Withdraw
 from router.protocol.needs import Needs, PullNeeds
