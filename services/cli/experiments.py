@@ -37,7 +37,9 @@ def run(
     ] = False,
     http: Annotated[bool, typer.Option("--http", help="Send each job as one HTTP request.")] = False,
     port: Port = 0,
-    replications: Annotated[int, typer.Option(min=1, max=100, help="Simulations of the same jobs.")] = 4,
+    replications: Annotated[
+        int | None, typer.Option(min=2, max=100, help="Simulations of the same jobs; left out: 4 to 16.")
+    ] = None,
     alarms: Alarms = 1e-3,
 ) -> int:
     """Run a scenario live on a local cluster, and compare it with simulation and theory."""
@@ -49,7 +51,7 @@ def run(
 
     if (servers or put_policy) and not attach:
         raise SettingsError("--servers, --put-policy: they belong to --attach")
-    options = Options(out, port, http, replications, alarms, attach, servers, put_policy)
+    options = Options(out, port, http, replications or 0, alarms, attach, servers, put_policy)
     experiment = read_experiment(scenario, set)
     with progress_bar(as_json) as progress:
         report = run_live(experiment, options, progress)

@@ -26,7 +26,9 @@ from services.measure.verdict import FALSE_ALARMS
 from services.scenario import Scenario
 from services.solver import Prediction, predict, solve
 
-REPLICATIONS = 4
+# The fewer jobs, the longer the memory of a queue is beside the run, and the more replications it takes to see that.
+REPLICATIONS = (4, 16)
+REPLAYED_JOBS = 200_000
 SHORTEST_SERVICE_S = 0.020
 
 # The simulation that is compared with models: many times the jobs of a live run, yet no wait for whoever looks on.
@@ -44,7 +46,7 @@ class Options:
 
     Attributes:
         out: The run's folder. `port`: of the first router. `http`: one HTTP request a job.
-        replications: Simulations of the same jobs.
+        replications: Simulations of the same jobs; 0: as many as their number asks for.
         alarms: The rate of false alarms of all tests together.
         attach: Routers of a cluster that runs already. `servers`: its server processes.
         put_policy: Put the scenario's policy in force there first.
@@ -53,7 +55,7 @@ class Options:
     out: Path | None = None
     port: int = 0
     http: bool = False
-    replications: int = REPLICATIONS
+    replications: int = 0
     alarms: float = FALSE_ALARMS
     attach: str = ""
     servers: str = ""
@@ -87,7 +89,7 @@ def run(experiment: Experiment, options: Options, progress: Progress) -> Report:
         scenario, table, "live", checks,
         invalidities(live.generation.lateness_p99_units, live.delay_p99_units, live.cpu, live.unanswered),
         [*_hints(experiment, table), *_live_hints(scenario, live, options)],
-        experiment.trace_lines(), _details(live, folder, options),
+        experiment.trace_lines(), _details(live, folder, options, len(paired)),
     )  # fmt: skip
     progress("write", 0.0)
     write_results(folder, report.json(), live.expositions, records, live.run.fleet)
@@ -152,6 +154,7 @@ def _replay(scenario: Scenario, workload: Workload, live: Live, number: int, pro
     sent = live.run.records.sent
     sent = np.maximum.accumulate(np.where(np.isfinite(sent), sent, workload.instants))
     jobs = len(workload.instants)
+    number = number or min(max(REPLAYED_JOBS // jobs, REPLICATIONS[0]), REPLICATIONS[1])
     tasks = [Task(scenario, jobs, workload, sent, live.delays, replication) for replication in range(number)]
     return run_tasks(tasks, lambda share: progress("replay", share))
 
@@ -215,13 +218,13 @@ def _live_hints(scenario: Scenario, live: Live, options: Options) -> list[str]:
     return hints
 
 
-def _details(live: Live, folder: Path, options: Options) -> dict[str, Any]:
+def _details(live: Live, folder: Path, options: Options, replications: int) -> dict[str, Any]:
     """What the machine did, in the JSON object."""
     delays = live.delays
     return {
         "run_folder": str(folder),
         "false_alarms": options.alarms,
-        "replications": options.replications,
+        "replications": replications,
         "jobs": len(live.run.records.intended),
         "reasons": live.generation.reasons,
         "lateness_p99_units": plain(live.generation.lateness_p99_units),

@@ -64,56 +64,82 @@ def is_coarse(name: str) -> bool:
 
 def interval95(quantity: Quantity) -> tuple[Floats, Floats]:
     """A 95% confidence interval from the spread of the batches, for display; shape of the value, each."""
-    error = standard_error(quantity.batches)
-    batches = int(np.isfinite(quantity.batches).any(axis=-1).sum()) if quantity.batches.ndim > 1 else 0
-    freedom = (batches or int(np.isfinite(quantity.batches).sum())) - 1
-    half = stats.t.ppf(0.975, max(freedom, 1)) * error
+    batches = quantity.batches if quantity.batches.ndim > 1 else quantity.batches[:, np.newaxis]
+    halves = []
+    for column in batches.T:
+        error, freedom = _error_of_mean(column[np.newaxis] - column.mean(), len(column) - 1)
+        halves.append(float(stats.t.ppf(0.975, freedom)) * error)
+    half = np.reshape(halves, quantity.value.shape)
     return quantity.value - half, quantity.value + half
-
-
-def standard_error(batches: Floats) -> Floats:
-    """The standard error of the mean of batches, shape (batches,) or (batches, k), nan left out.
-
-    Neighbouring batches of a queue resemble each other, which makes the naive error too small; it is
-    widened by the correlation of neighbours, where that is positive.
-    """
-    finite = batches[np.isfinite(batches)] if batches.ndim == 1 else batches
-    count = len(finite)
-    if count < 2:
-        return np.full(batches.shape[1:], np.inf)
-    variance = finite.var(axis=0, ddof=1)
-    centred = finite - finite.mean(axis=0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        neighbours = (centred[1:] * centred[:-1]).sum(axis=0) / (centred**2).sum(axis=0)
-    widening = 1.0 + 2.0 * np.clip(np.nan_to_num(neighbours), 0.0, 1.0)
-    error: Floats = np.sqrt(variance / count * widening)
-    return error
 
 
 def paired(name: str, live: Quantity, simulated: Sequence[Quantity], tests: int, alarms: float) -> Comparison:
     """Test a live quantity against simulations of the same jobs, batch by batch.
 
+    If the simulator is right, the live run and the replications are alike: what differs among replications tells
+    how far the live run may be from their mean, and does so without knowing the mean, which a short run with
+    long memory never does. Where replications hardly differ because the policy draws nothing, the live run's own
+    irregularities are what counts.
+
     Args:
         name: Of the quantity.
         live: As measured.
-        simulated: One or more replications of the simulation.
+        simulated: Two or more replications of the simulation.
         tests: How many tests are made on this run; the rate of false alarms is shared among them.
         alarms: The rate of false alarms of all tests together.
     """
-    other = np.mean([quantity.batches for quantity in simulated], axis=0)
+    replications = len(simulated)
+    each = np.array([quantity.batches for quantity in simulated])
+    mean = each.mean(axis=0)
     difference = float(live.value) - float(np.mean([quantity.value for quantity in simulated]))
-    both = np.isfinite(live.batches) & np.isfinite(other)
-    error = float(standard_error(live.batches[both] - other[both]))
     scale = max(abs(float(live.value)), abs(float(live.value) - difference))
-    return _judge(name, difference, scale, error, int(both.sum()), tests, alarms)
+    if not np.isfinite(live.batches).all() or not np.isfinite(each).all():
+        return Comparison("not_compared", difference, float("nan"), float("nan"))
+    among, freedom = _error_of_mean(each - mean, (replications - 1) * each.shape[1])
+    apart = live.batches - mean
+    of_live, freedom_of_live = _error_of_mean(apart[np.newaxis] - apart.mean(), len(apart) - 1)
+    error, freedom = max(
+        (among * np.sqrt(1.0 + 1.0 / replications), freedom),
+        (of_live, freedom_of_live),
+    )
+    return _judge(name, difference, scale, error, freedom, len(apart), tests, alarms)
 
 
 def against(name: str, simulated: Quantity, predicted: float, tests: int, alarms: float) -> Comparison:
     """Test a simulated quantity against the value that a model predicts exactly."""
     difference = float(simulated.value) - predicted
-    error = float(standard_error(simulated.batches))
-    count = int(np.isfinite(simulated.batches).sum())
-    return _judge(name, difference, abs(predicted), error, count, tests, alarms)
+    batches = simulated.batches
+    if not np.isfinite(batches).all():
+        return Comparison("not_compared", difference, float("nan"), float("nan"))
+    error, freedom = _error_of_mean(batches[np.newaxis] - batches.mean(), len(batches) - 1)
+    return _judge(name, difference, abs(predicted), error, freedom, len(batches), tests, alarms)
+
+
+def _error_of_mean(deviations: Floats, freedom: float) -> tuple[float, float]:
+    """The standard error of the mean over batches, and its degrees of freedom.
+
+    Neighbouring batches of a queue resemble each other, which makes the naive error too small. The covariances of
+    batches l apart are added up as long as those of two neighbouring l together are positive.
+
+    Args:
+        deviations: Shape (series, batches): batches minus their expectation, in series that are alike.
+        freedom: How many of them are free.
+
+    Source: Geyer 1992, section 3.3 (the initial positive sequence), doi:10.1214/ss/1177011137.
+    """
+    batches = deviations.shape[1]
+    if not np.isfinite(deviations).all() or batches < 2:
+        return float("nan"), 1.0
+    scale = deviations.size / freedom
+    alone = float((deviations**2).mean()) * scale
+    if alone == 0.0:
+        return 0.0, freedom
+    sums = [float((deviations[:, lag:] * deviations[:, : batches - lag]).sum()) for lag in range(1, batches)]
+    apart = np.array(sums) * scale / deviations.size
+    pairs = apart[:-1:2] + apart[1::2]
+    together = float(pairs[: int(np.argmax(pairs <= 0.0)) if (pairs <= 0.0).any() else len(pairs)].sum())
+    widening = 1.0 + 2.0 * together / alone
+    return float(np.sqrt(alone * widening / batches)), max(freedom / (2.0 * widening - 1.0), 1.0)
 
 
 def limit(simulated: float, predicted: float) -> Comparison:
@@ -122,16 +148,16 @@ def limit(simulated: float, predicted: float) -> Comparison:
 
 
 def _judge(
-    name: str, difference: float, scale: float, error: float, batches: int, tests: int, alarms: float
+    name: str, difference: float, scale: float, error: float, freedom: float, batches: int, tests: int, alarms: float
 ) -> Comparison:
     margin = RELATIVE_MARGIN * scale
     resolution = (COARSE_RESOLUTION if is_coarse(name) else RELATIVE_RESOLUTION) * scale
     if is_probability(name):
         margin = max(margin, PROBABILITY_MARGIN)
         resolution = max(resolution, PROBABILITY_RESOLUTION)
-    if not np.isfinite(difference) or batches < 2:
+    if not np.isfinite(difference) or not np.isfinite(error):
         return Comparison("not_compared", difference, margin, float("nan"))
-    noise = float(stats.t.ppf(1.0 - alarms / (2.0 * tests), batches - 1)) * error
+    noise = float(stats.t.isf(alarms / (2.0 * tests), freedom)) * error
     if abs(difference) > margin + noise:
         return Comparison("differ", difference, margin, noise)
     longer = max((noise / resolution) ** 2 if resolution > 0.0 else 1.0, LEAST_BATCHES / batches)
