@@ -150,7 +150,11 @@ class RouterCore:
             return [self._lost(job, "failed", "no_server", self.tally)]
         decision = self.policy.on_arrival(job)
         if type(decision) is Assign:
-            return [self._dispatch(job, decision, self.policy, self.tally, attempt)]
+            dispatch = self._dispatch(job, decision, self.policy, self.tally, attempt)
+            if not decision.refresh:
+                return [dispatch]
+            self.tally.probes += len(decision.refresh)
+            return [dispatch, *(Probe(server.id, self.id, job.id) for server in decision.refresh)]
         if type(decision) is decisions.Probe:
             return self._ask(job, decision.servers, now, attempt)
         return [self._lost(job, "blocked", "", self.tally)]

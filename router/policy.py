@@ -67,12 +67,14 @@ class Assign(NamedTuple):
         number: The pull-message that is used up; `None`: none.
         expected: The queue length that the policy believes in; `None`: it believes nothing.
         fallback: The policy knew nothing of use and chose at random (`dispatch.random`).
+        refresh: Servers (all different) to be asked for their queue lengths after the dispatch, for later jobs.
     """
 
     server: Server
     number: int | None = None
     expected: int | None = None
     fallback: bool = False
+    refresh: Sequence[Server] = ()
 
 
 class Probe(NamedTuple):
