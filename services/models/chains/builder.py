@@ -78,7 +78,7 @@ def solve_chain(start: S, steps: Callable[[S], Iterable[Step[S]]], max_states: i
             rows.append(row)
             columns.append(column)
             rates.append(rate)
-    probabilities = _balance(len(states), np.array(rows), np.array(columns), np.array(rates))
+    probabilities = balance(len(states), np.array(rows), np.array(columns), np.array(rates))
     flows: dict[str, float] = {}
     for happens, (at, how_often) in events.items():
         flow = float(probabilities[at] @ np.array(how_often))
@@ -87,8 +87,19 @@ def solve_chain(start: S, steps: Callable[[S], Iterable[Step[S]]], max_states: i
     return Stationary(states, probabilities, flows)
 
 
-def _balance(size: int, rows: NDArray[np.int64], columns: NDArray[np.int64], rates: Floats) -> Floats:
-    """Stationary law of a generator given by its off-diagonal entries (duplicates add up)."""
+def balance(size: int, rows: NDArray[np.int64], columns: NDArray[np.int64], rates: Floats) -> Floats:
+    """Stationary law of a generator given by its off-diagonal entries.
+
+    Args:
+        size: Number of states.
+        rows: From where; duplicates add up.
+        columns: Where to.
+        rates: How often.
+
+    Units: Rates per unit of any one time.
+    Assumes: One recurrent class, and state 0 in it.
+    Source: Global balance, as in `solve_chain`.
+    """
     leaving = np.bincount(rows, weights=rates, minlength=size)
     generator = csc_matrix((rates, (columns, rows)), shape=(size, size)) - diags_array(leaving, format="csc")
     if size > ITERATIVE_FROM:
