@@ -121,9 +121,10 @@ async def test_a_body_that_is_no_job_is_refused_and_changes_nothing(body, status
         assert metrics["jobs_total", "random"] == 0
 
 
-async def test_a_long_body_is_refused_though_its_length_was_not_announced():
+@pytest.mark.parametrize("kibibytes", [2, 100])  # beyond a job's limit, and beyond that of any body
+async def test_a_long_body_is_refused_though_its_length_was_not_announced(kibibytes):
     async def chunks() -> AsyncIterator[bytes]:
-        for _ in range(100):
+        for _ in range(kibibytes):
             yield b" " * 1024
 
     async with running() as router, router.client.post("/v1/jobs", data=chunks()) as response:
