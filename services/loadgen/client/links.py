@@ -67,7 +67,7 @@ class StreamLink(RouterLink):
             TransportError: Nobody answers there, or nobody that speaks this protocol.
         """
         try:
-            ws = await dial(session, url + "/v1/stream")
+            ws = await dial(session, f"{url}/v1/stream?boot={boot}")
             greeting = decode_greeting(await asyncio.wait_for(ws.receive_bytes(), GREETING_LIMIT_S))
         except (aiohttp.ClientError, OSError, TypeError, TimeoutError, RemoteProtocolError) as error:
             raise TransportError(f"router {url}: no stream of jobs there ({error!r}); is a router listening?") from None
