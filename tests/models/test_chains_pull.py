@@ -126,7 +126,7 @@ def test_fastest_first_uses_the_fast_server_more() -> None:
         (lambda: solve_pull([1], 0.5, order="last"), "order = 'last', but it is one of random, fastest"),  # type: ignore[arg-type]
         (lambda: solve_pull([1], 0.5, weights=[1, 1]), "2 weights for 1 servers: give one a server"),
         (lambda: solve_pull([1], 0.5, weights=[-1]), "weights = [-1], but weights are finite"),
-        (lambda: solve_pull([1], 1.0, max_states=500), "500 states are not enough for 1 servers"),
+        (lambda: solve_pull([1, 4], 4.0, max_states=900), "900 states are not enough for 2 servers"),
     ],
 )
 def test_arguments_out_of_range_are_named(call: Callable[[], object], message: str) -> None:

@@ -192,7 +192,9 @@ def test_iteration_and_elimination_agree(monkeypatch: pytest.MonkeyPatch) -> Non
         (lambda: solve_random([1], 0.5, weights=[0]), "weights = [0], but weights are finite, >= 0 and not all 0"),
         (lambda: solve_shortest([1, 1], 1, d=3), "d = 3 of 2 servers: choose 1 <= d <= 2, or replacement = True"),
         (lambda: solve_shortest([1], 0.5, rank="slow"), "rank = 'slow', but it is one of queue, joined, present"),  # type: ignore[arg-type]
-        (lambda: solve_jiq([1, 1], 2.0, max_states=2000), "2000 states are not enough for 2 servers"),
+        (lambda: solve_jiq([1, 1], 2.0), "load = 1, but servers of infinite capacity need a load below 1"),
+        # The slow one of two gets 2 of 4 jobs, and serves 1.
+        (lambda: solve_random([1, 4], 4.0, max_states=2000), "2000 states are not enough for 2 servers"),
     ],
 )
 def test_arguments_out_of_range_are_named(call: Callable[[], object], message: str) -> None:

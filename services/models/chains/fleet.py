@@ -140,6 +140,9 @@ def solve_fleet(
     """
     if not 0 < arrival_rate < math.inf:
         raise ValueError(f"arrival_rate = {arrival_rate}, but a chain needs a finite arrival rate > 0")
+    load = arrival_rate / sum(fleet.rates)
+    if load >= 1 and all(math.isinf(capacity) for capacity in fleet.capacities):
+        raise ValueError(f"load = {load:.6g}, but servers of infinite capacity need a load below 1")
     finite = [int(capacity) for capacity in fleet.capacities if math.isfinite(capacity)]
     # A fleet of finite servers is followed whole.
     most = max(finite) if len(finite) == len(fleet.capacities) else max([12, *finite])
