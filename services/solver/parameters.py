@@ -18,6 +18,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "fallback": "random",
         "order": "random",
         "placement": "random",
+        "k": 2,
         "announce_at": 0,
     },
 }

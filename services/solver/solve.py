@@ -95,7 +95,8 @@ def _nothing_known(scenario: Scenario, method: str) -> str:
         "limit": "no limit law" + ("" if scenario.patience else " without patience"),
     }
     servers = "1 server" if scenario.servers_total == 1 else f"{scenario.servers_total} servers"
-    return f"policy {scenario.policy_name} has {what[method]} for {servers}"
+    slotted = " in slotted time" if scenario.run.time == "slotted" else ""
+    return f"policy {scenario.policy_name} has {what[method]} for {servers}{slotted}"
 
 
 def _together(reasons: dict[str, str]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from services.scenario import Scenario
-from services.solver import abandonment, chains, loss, stations, supermarket
+from services.solver import abandonment, chains, loss, pull, slotted, stations, supermarket
 from services.solver.solution import Prediction
 
 
@@ -32,6 +32,10 @@ class Candidate:
 CANDIDATES = (
     Candidate("closed", stations.about, stations.why_not, stations.predict),
     Candidate("closed", abandonment.about_split, abandonment.why_no_split, abandonment.predict_split),
+    Candidate("closed", pull.about, pull.why_no_fluid, pull.predict_fluid),
+    Candidate("closed", pull.about_skewed, pull.why_not_skewed, pull.predict_skewed),
+    Candidate("closed", slotted.about, slotted.why_not, slotted.predict, time="slotted"),
+    Candidate("meanfield", pull.about, pull.why_no_field, pull.predict_field),
     Candidate("meanfield", supermarket.about, supermarket.why_not, supermarket.predict),
     Candidate("meanfield", loss.about_field, loss.why_no_field, loss.predict_field),
     Candidate("exact", loss.about, loss.why_no_chain, loss.predict_chain),
