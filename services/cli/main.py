@@ -56,6 +56,8 @@ def run_command(arguments: Sequence[str]) -> int:
     try:
         command = typer.main.get_command(app)
         code = command.main(list(arguments) or ["--help"], prog_name="herdless", standalone_mode=False)
+        if code == EXIT_INTERRUPTED:  # what newer versions of typer make of Ctrl-C
+            raise KeyboardInterrupt
         return code if isinstance(code, int) else 0
     except _UsageError as error:
         message = f"{error.format_message()} (herdless --help)"  # type: ignore[attr-defined]

@@ -47,8 +47,11 @@ class Row:
 
     @property
     def word(self) -> Word:
-        """The verdict on this quantity."""
-        return worst(comparison.word for comparison in self.comparisons.values())
+        """The verdict on this quantity; that of a model is none on a live value that could not be tested."""
+        words = {label: found.word for label, found in self.comparisons.items()}
+        if words.get("live") == "not_compared" and "differ" not in words.values():
+            return "not_compared"
+        return worst(words.values())
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,8 @@ SHORTEST_SERVICE_S = 0.020
 
 # The simulation that is compared with models: many times the jobs of a live run, yet no wait for whoever looks on.
 IDEAL_FACTOR = 8
-IDEAL_JOBS = (200_000, 600_000)
-IDEAL_LIMIT_S = 15.0
+IDEAL_JOBS = (100_000, 600_000)
+IDEAL_LIMIT_S = 12.0
 SEGMENTS = 2
 
 Predictions = dict[str, dict[str, Prediction]]

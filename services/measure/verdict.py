@@ -98,10 +98,8 @@ def paired(name: str, live: Quantity, simulated: Sequence[Quantity], tests: int,
     among, freedom = _error_of_mean(each - mean, (replications - 1) * each.shape[1])
     apart = live.batches - mean
     of_live, freedom_of_live = _error_of_mean(apart[np.newaxis] - apart.mean(), len(apart) - 1)
-    error, freedom = max(
-        (among * np.sqrt(1.0 + 1.0 / replications), freedom),
-        (of_live, freedom_of_live),
-    )
+    # One series knows little of its own memory, so the many decide how sure the error itself is.
+    error, freedom = max(among * np.sqrt(1.0 + 1.0 / replications), of_live), freedom if among else freedom_of_live
     return _judge(name, difference, scale, error, freedom, len(apart), tests, alarms)
 
 
