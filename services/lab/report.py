@@ -101,7 +101,7 @@ def _row(row: Row) -> dict[str, Any]:
     found: dict[str, Any] = {}
     columns = {"live": row.live, "simulated": row.simulated, "simulated_without_delay": row.ideal}
     for column, quantity in columns.items():
-        if quantity is not None and not (column == "simulated_without_delay" and quantity is row.simulated):
+        if quantity is not None and (row.live is not None or column != "simulated_without_delay"):
             found[column] = _quantity(quantity)
     if row.models:
         found["models"] = {

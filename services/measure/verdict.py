@@ -67,7 +67,7 @@ def interval95(quantity: Quantity) -> tuple[Floats, Floats]:
     batches = quantity.batches if quantity.batches.ndim > 1 else quantity.batches[:, np.newaxis]
     halves = []
     for column in batches.T:
-        error, freedom = _error_of_mean(column[np.newaxis] - column.mean(), len(column) - 1)
+        error, freedom = _error_of_mean(column)
         halves.append(float(stats.t.ppf(0.975, freedom)) * error)
     half = np.reshape(halves, quantity.value.shape)
     return quantity.value - half, quantity.value + half
@@ -77,9 +77,9 @@ def paired(name: str, live: Quantity, simulated: Sequence[Quantity], tests: int,
     """Test a live quantity against simulations of the same jobs, batch by batch.
 
     If the simulator is right, the live run and the replications are alike: what differs among replications tells
-    how far the live run may be from their mean, and does so without knowing the mean, which a short run with
-    long memory never does. Where replications hardly differ because the policy draws nothing, the live run's own
-    irregularities are what counts.
+    how far the live run may be from their mean, and how long a difference lasts. One run alone cannot tell: within a
+    short run with long memory, batches resemble each other and all are wrong. If the live run is less regular
+    than the replications, its own spread counts.
 
     Args:
         name: Of the quantity.
@@ -95,12 +95,15 @@ def paired(name: str, live: Quantity, simulated: Sequence[Quantity], tests: int,
     scale = max(abs(float(live.value)), abs(float(live.value) - difference))
     if not np.isfinite(live.batches).all() or not np.isfinite(each).all():
         return Comparison("not_compared", difference, float("nan"), float("nan"))
-    among, freedom = _error_of_mean(each - mean, (replications - 1) * each.shape[1])
+    batches = each.shape[1]
+    among, widening, freedom = _memory(each - mean, (replications - 1) * batches)
     apart = live.batches - mean
-    of_live, freedom_of_live = _error_of_mean(apart[np.newaxis] - apart.mean(), len(apart) - 1)
-    # One series knows little of its own memory, so the many decide how sure the error itself is.
-    error, freedom = max(among * np.sqrt(1.0 + 1.0 / replications), of_live), freedom if among else freedom_of_live
-    return _judge(name, difference, scale, error, freedom, len(apart), tests, alarms)
+    of_live, own_widening, own_freedom = _memory(apart[np.newaxis] - apart.mean(), batches - 1)
+    if among == 0.0:
+        widening, freedom = own_widening, own_freedom
+    variance = max(among * (1.0 + 1.0 / replications), of_live)
+    error = float(np.sqrt(variance * widening / batches))
+    return _judge(name, difference, scale, error, freedom, batches, tests, alarms)
 
 
 def against(name: str, simulated: Quantity, predicted: float, tests: int, alarms: float) -> Comparison:
@@ -109,15 +112,21 @@ def against(name: str, simulated: Quantity, predicted: float, tests: int, alarms
     batches = simulated.batches
     if not np.isfinite(batches).all():
         return Comparison("not_compared", difference, float("nan"), float("nan"))
-    error, freedom = _error_of_mean(batches[np.newaxis] - batches.mean(), len(batches) - 1)
+    error, freedom = _error_of_mean(batches)
     return _judge(name, difference, abs(predicted), error, freedom, len(batches), tests, alarms)
 
 
-def _error_of_mean(deviations: Floats, freedom: float) -> tuple[float, float]:
-    """The standard error of the mean over batches, and its degrees of freedom.
+def _error_of_mean(batches: Floats) -> tuple[float, float]:
+    """The standard error of the mean of one series, and its degrees of freedom."""
+    variance, widening, freedom = _memory(batches[np.newaxis] - batches.mean(), len(batches) - 1)
+    return float(np.sqrt(variance * widening / len(batches))), freedom
+
+
+def _memory(deviations: Floats, freedom: float) -> tuple[float, float, float]:
+    """The variance of a batch, by what memory widens that of a mean, and the degrees of freedom that are left.
 
     Neighbouring batches of a queue resemble each other, which makes the naive error too small. The covariances of
-    batches l apart are added up as long as those of two neighbouring l together are positive.
+    batches l apart are added up, two neighbouring l at a time, as long as the sum of the two is positive.
 
     Args:
         deviations: Shape (series, batches): batches minus their expectation, in series that are alike.
@@ -127,17 +136,19 @@ def _error_of_mean(deviations: Floats, freedom: float) -> tuple[float, float]:
     """
     batches = deviations.shape[1]
     if not np.isfinite(deviations).all() or batches < 2:
-        return float("nan"), 1.0
-    scale = deviations.size / freedom
-    alone = float((deviations**2).mean()) * scale
-    if alone == 0.0:
-        return 0.0, freedom
-    sums = [float((deviations[:, lag:] * deviations[:, : batches - lag]).sum()) for lag in range(1, batches)]
-    apart = np.array(sums) * scale / deviations.size
-    pairs = apart[:-1:2] + apart[1::2]
-    together = float(pairs[: int(np.argmax(pairs <= 0.0)) if (pairs <= 0.0).any() else len(pairs)].sum())
-    widening = 1.0 + 2.0 * together / alone
-    return float(np.sqrt(alone * widening / batches)), max(freedom / (2.0 * widening - 1.0), 1.0)
+        return float("nan"), 1.0, 1.0
+    products = float((deviations**2).sum())
+    if products == 0.0:
+        return 0.0, 1.0, freedom
+    apart = [float((deviations[:, lag:] * deviations[:, :-lag]).sum()) / products for lag in range(1, batches)]
+    together = 0.0
+    for pair in range(0, batches - 2, 2):
+        both = apart[pair] + apart[pair + 1]
+        if both <= 0.0:
+            break
+        together += both
+    widening = 1.0 + 2.0 * together
+    return products / freedom, widening, max(freedom / (2.0 * widening - 1.0), 1.0)
 
 
 def limit(simulated: float, predicted: float) -> Comparison:
