@@ -28,6 +28,7 @@ from services.scenario_errors import explain, fault, listed
 from services.scenario_parts import (
     MOST_SERVERS,
     Arrivals,
+    BurstyArrivals,
     Name,
     Part,
     Patience,
@@ -60,7 +61,9 @@ class Scenario(Part):
     routers: Routers = Routers()
     pools: Annotated[list[Pool], Field(min_length=1, description="one [[pools]] or more, with name and servers")]
     arrivals: Annotated[
-        Annotated[Arrivals, Tag("<drawn>")] | Annotated[TraceArrivals, Tag("<trace>")],
+        Annotated[Arrivals, Tag("<drawn>")]
+        | Annotated[BurstyArrivals, Tag("<mmpp>")]
+        | Annotated[TraceArrivals, Tag("<trace>")],
         Discriminator(kind_of_arrivals),
         Field(description=f"[arrivals] with law and one of {listed(RATES[:3])}"),
     ]

@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 from server.laws import LARGEST_PARAMETER, LAWS
 from services.loadgen.trace_options import TraceOptions
 from services.scenario_errors import fault, listed, no_such_key, shown
-from services.scenario_text import COMMON, RATES
+from services.scenario_text import RATES
 
 MOST_SERVERS = 10_000
 MOST_ROUTERS = 64
@@ -117,31 +117,49 @@ class Arrivals(Part):
     Units: rates in jobs per time unit.
 
     Attributes:
-        law: `poisson` or `deterministic`; `trace` is a `TraceArrivals`.
+        law: `poisson` or `deterministic`; `mmpp` is a `BurstyArrivals`, `trace` a `TraceArrivals`.
         load: Arrival rate ÷ Σ servers·slots·rate; or
         rate_per_server: arrival rate ÷ servers; or
         rate_total: the arrival rate. Exactly one of them.
     """
 
-    law: Literal["poisson", "deterministic", "trace"] = "poisson"
+    law: Literal["poisson", "deterministic", "mmpp", "trace"] = "poisson"
     load: Positive | None = None
     rate_per_server: Positive | None = None
     rate_total: Positive | None = None
 
     @model_validator(mode="before")
     @classmethod
-    def _no_keys_of_traces(cls, table: Any) -> Any:
+    def _no_keys_of_other_laws(cls, table: Any) -> Any:
         if isinstance(table, dict):
+            found = shown(table.get("law", "poisson"))
             for key in table:
-                if key in TraceArrivals.model_fields and key not in COMMON:
-                    law = shown(table.get("law", "poisson"))
-                    raise fault(f'only law = "trace" has it, found law = {law}: leave one of them out', key)
+                for law, other in (("trace", TraceArrivals), ("mmpp", BurstyArrivals)):
+                    if key in other.model_fields and key not in cls.model_fields:
+                        raise fault(f'only law = "{law}" has it, found law = {found}: leave one of them out', key)
         return table
 
     @model_validator(mode="after")
     def _one_rate(self) -> Self:
         _check_one_rate(self, RATES[:3])
         return self
+
+
+class BurstyArrivals(Arrivals):
+    """Arrivals in bursts: Poisson, but for a rate that jumps between two values.
+
+    Units: `cycle` in time units.
+
+    Attributes:
+        burst: The rate in a burst ÷ the rate at other times.
+        share: The share of time in a burst.
+        cycle: The mean time from the beginning of a burst to that of the next one.
+    """
+
+    law: Literal["mmpp"]
+    burst: Annotated[float, Field(gt=1.0, le=1e6, allow_inf_nan=False)]
+    share: Annotated[float, Field(gt=0.0, lt=1.0, description="a number above 0 and below 1")]
+    cycle: Positive
 
 
 class TraceArrivals(TraceOptions):
@@ -176,9 +194,9 @@ def _check_one_rate(arrivals: Arrivals | TraceArrivals, names: Sequence[str]) ->
 
 
 def kind_of_arrivals(value: Any) -> str:
-    """Tell the two kinds of [arrivals] tables apart."""
+    """Tell the three kinds of [arrivals] tables apart."""
     law = value.get("law") if isinstance(value, dict) else getattr(value, "law", None)
-    return "<trace>" if law == "trace" else "<drawn>"
+    return f"<{law}>" if law in ("trace", "mmpp") else "<drawn>"
 
 
 _KNOWN_LAWS = listed(shown(name) for name in LAWS)

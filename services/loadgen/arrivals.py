@@ -21,6 +21,7 @@ Integers = npt.NDArray[np.int64]
 MOST_JOBS = 100_000_000
 # Gaps are drawn and summed chunk by chunk; the size is fixed so that rounding does not depend on the horizon.
 _CHUNK = 1 << 16
+_STATES = 1 << 12
 
 
 def poisson(rate: float, horizon: float, rng: Random) -> Floats:
@@ -67,6 +68,69 @@ def deterministic(rate: float, horizon: float) -> Floats:
     # Divided, not summed: the instants do not drift. One more than needed, for rounding; then cut.
     instants = np.arange(math.ceil(rate * horizon) + 1) / rate
     return instants[instants < horizon]
+
+
+def mmpp(rate: float, burst: float, share: float, cycle: float, horizon: float, rngs: tuple[Random, Random]) -> Floats:
+    """Draw the instants of a Poisson process whose rate jumps between two values (Markov-modulated, two states).
+
+    Rule: a calm and a burst state take turns, each for an exponentially distributed time; the first is drawn by
+    `share`, so the process is stationary from 0 on. A Poisson process of rate 1 is stretched over the integral of
+    the rate, so that jobs and states have a stream each.
+
+    Units: `rate` in jobs per time unit; `cycle`, `horizon` and the instants in time units.
+
+    Args:
+        rate: Mean number of jobs per time unit; 0 gives none.
+        burst: The rate in a burst ÷ the calm rate, >= 1.
+        share: The share of time in a burst, between 0 and 1.
+        cycle: The mean time from the beginning of a burst to that of the next one.
+        horizon: The instants lie in [0, horizon).
+        rngs: The streams of the jobs and of the states.
+
+    Returns:
+        The instants, in order.
+
+    Raises:
+        ValueError: A number is out of its range, or there would be too many jobs or cycles.
+
+    Source: Fischer, Meier-Hellstern 1993, doi:10.1016/0166-5316(93)90035-S.
+    """
+    _check_length(rate, horizon)
+    if not (1.0 <= burst < math.inf and 0.0 < share < 1.0 and 0.0 < cycle < math.inf):
+        raise ValueError(
+            f"burst = {burst!r}, share = {share!r}, cycle = {cycle!r}: expected burst >= 1, share between 0 and 1, "
+            "cycle > 0"
+        )
+    if horizon / cycle > MOST_JOBS:
+        raise ValueError(
+            f"{horizon:g} time units are {horizon / cycle:.3g} cycles of {cycle:g}, more than {MOST_JOBS:.0e}: "
+            "shorten the run or choose a longer cycle"
+        )
+    if rate * horizon == 0.0:
+        return np.empty(0)
+    jobs, states = rngs
+    calm_rate = rate / (1.0 + share * (burst - 1.0))
+    times, expected = _cumulated(burst * calm_rate, calm_rate, share, cycle, horizon, states)
+    # A little more than needed, for rounding; then cut.
+    reach = float(np.interp(horizon, times, expected)) * (1.0 + 1e-9)
+    instants = np.interp(poisson(1.0, reach, jobs), expected, times)
+    return instants[: np.searchsorted(instants, horizon, side="left")]
+
+
+def _cumulated(
+    burst_rate: float, calm_rate: float, share: float, cycle: float, horizon: float, rng: Random
+) -> tuple[Floats, Floats]:
+    """Draw states until the horizon is passed: when each begins, and how many jobs are expected up to then."""
+    in_burst = bool(uniforms(1, rng)[0] < share)
+    means, rates = (share * cycle, (1.0 - share) * cycle), (burst_rate, calm_rate)
+    if not in_burst:
+        means, rates = means[::-1], rates[::-1]
+    times, expected = [np.zeros(1)], [np.zeros(1)]
+    while times[-1][-1] <= horizon:
+        lengths = -np.log1p(-uniforms(_STATES, rng)) * np.tile(means, _STATES // 2)
+        times.append(times[-1][-1] + np.cumsum(lengths))
+        expected.append(expected[-1][-1] + np.cumsum(lengths * np.tile(rates, _STATES // 2)))
+    return np.concatenate(times), np.concatenate(expected)
 
 
 def router_of_each(count: int, shares: Sequence[float], rng: Random) -> Integers:

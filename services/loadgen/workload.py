@@ -16,7 +16,7 @@ from services.loadgen.arrivals import Floats, Integers
 from services.loadgen.trace import Trace
 from services.loadgen.trace_schedule import TraceSchedule, schedule
 from services.scenario import Scenario
-from services.scenario_parts import TraceArrivals
+from services.scenario_parts import BurstyArrivals, TraceArrivals
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,12 +88,17 @@ def _instants(scenario: Scenario, trace: Trace | None) -> tuple[Floats, Floats |
     if trace is not None:
         laid_out = lay_out(scenario, trace)
         return laid_out.instants_units, laid_out.sizes
-    if scenario.arrivals.law == "trace":
+    source = scenario.arrivals
+    if source.law == "trace":
         raise SettingsError('arrivals.law = "trace", but no trace was read: hand it in')
+    rate, horizon = scenario.rate_total, scenario.horizon
     with _keyed(scenario):
-        if scenario.arrivals.law == "deterministic":
-            return arrivals.deterministic(scenario.rate_total, scenario.horizon), None
-        return arrivals.poisson(scenario.rate_total, scenario.horizon, _stream(scenario, "instants")), None
+        if source.law == "deterministic":
+            return arrivals.deterministic(rate, horizon), None
+        if isinstance(source, BurstyArrivals):
+            streams = _stream(scenario, "instants"), _stream(scenario, "states")
+            return arrivals.mmpp(rate, source.burst, source.share, source.cycle, horizon, streams), None
+        return arrivals.poisson(rate, horizon, _stream(scenario, "instants")), None
 
 
 def _stream(scenario: Scenario, purpose: str) -> Random:

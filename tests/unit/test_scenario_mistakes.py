@@ -138,8 +138,34 @@ OVERRIDDEN = {
     "arrivals.load=0,8": f'arrivals.load = "0,8", {NUMBER_ABOVE_0}',
     "arrivals.rate_total=-1": f"arrivals.rate_total = -1, {NUMBER_ABOVE_0}",
     "arrivals.rate_per_server=nan": "arrivals.rate_per_server = nan, expected a finite number above 0",
-    "arrivals.law=mmpp": 'arrivals.law = "mmpp", expected "poisson", "deterministic" or "trace"',
-    "arrivals.law=[]": 'arrivals.law = [], expected "poisson", "deterministic" or "trace"',
+    "arrivals.law=pareto": 'arrivals.law = "pareto", expected "poisson", "deterministic", "mmpp" or "trace"',
+    "arrivals.law=[]": 'arrivals.law = [], expected "poisson", "deterministic", "mmpp" or "trace"',
+    "arrivals.burst=3": ('arrivals.burst: only law = "mmpp" has it, found law = "poisson": leave one of them out'),
+    "arrivals.law=mmpp": "arrivals.burst: missing, expected a number above 1",
+    "arrivals={law = 'mmpp', burst = 3, cycle = 1, load = 1}": (
+        "arrivals.share: missing, expected a number above 0 and below 1"
+    ),
+    "arrivals={law = 'mmpp', burst = 3, share = 0.5, load = 1}": f"arrivals.cycle: missing, {NUMBER_ABOVE_0}",
+    "arrivals={law = 'mmpp', burst = 1, share = 0.5, cycle = 1, load = 1}": (
+        "arrivals.burst = 1, expected a number above 1"
+    ),
+    "arrivals={law = 'mmpp', burst = inf, share = 0.5, cycle = 1, load = 1}": (
+        "arrivals.burst = inf, expected a finite number above 1"
+    ),
+    "arrivals={law = 'mmpp', burst = 3, share = 1, cycle = 1, load = 1}": (
+        "arrivals.share = 1, expected a number above 0 and below 1"
+    ),
+    "arrivals={law = 'mmpp', burst = 3, share = nan, cycle = 1, load = 1}": (
+        "arrivals.share = nan, expected a number above 0 and below 1"
+    ),
+    "arrivals={law = 'mmpp', burst = 3, share = 0.5, cycle = 0, load = 1}": (f"arrivals.cycle = 0, {NUMBER_ABOVE_0}"),
+    "arrivals={law = 'mmpp', burst = 3, share = 0.5, cycle = 1}": f"{ONE_RATE}; found none",
+    "arrivals={law = 'mmpp', burst = 3, share = 0.5, cycle = 1, load = 1, path = 'a'}": (
+        'arrivals.path: only law = "trace" has it, found law = "mmpp": leave one of them out'
+    ),
+    "arrivals={law = 'mmpp', burst = 3, share = 0.5, cylce = 1, load = 1}": (
+        'arrivals.cylce: no such key; did you mean "cycle"?'
+    ),
     "arrivals.path=jobs.csv": (
         'arrivals.path: only law = "trace" has it, found law = "poisson": leave one of them out'
     ),
