@@ -18,7 +18,7 @@ from services.measure.verdict import Word, interval95
 
 TAIL_ROWS = 5
 
-_SAYS_IT_AGAIN = ("job_share.", "queue_length_mean.", "queue_tail.")
+_SAYS_IT_AGAIN = ("job_share.", "queue_length_mean.")
 """Of a pool that is the only one."""
 
 WORDS: dict[Word, str] = {
@@ -37,8 +37,6 @@ _VERDICTS: dict[Word, str] = {
     "limit": "limit: only limits are known, which a finite system does not meet; the gap is shown",
     "not_compared": "not compared: there is nothing to compare with",
 }
-_PLAIN = {"exact": "exact", "closed": "closed", "meanfield": "mean f.", "limit": "limit"}
-
 Cells = tuple[str, str, str, str, str]
 
 
@@ -48,10 +46,10 @@ def print_report(report: Report, console: Console) -> None:
     console.print(f"\n[bold]{escape(scenario.title or scenario.name)}[/bold]", highlight=False)
     console.print(escape(f"policy {_policy(scenario.policy)}; {_size(report)}"), highlight=False)
     for line in report.trace:
-        console.print(escape(line), highlight=False)
+        console.print(escape(line), highlight=False, soft_wrap=True)
     console.print(_table(report))
     for line in _lines(report):
-        console.print(line, highlight=False)
+        console.print(line, highlight=False, soft_wrap=True)
 
 
 def _policy(table: Mapping[str, Any]) -> str:
@@ -105,7 +103,7 @@ def _cells(name: str, row: Row, live: bool) -> Iterator[Cells]:
             WORDS[row.word],
         )  # fmt: skip
         return
-    if name != "queue_tail" and not row.models:
+    if name != "queue_tail":
         return  # the lists of the pools are in the summary
     for k in range(1, TAIL_ROWS + 1):
         at_k = [quantity and place(quantity, k) for quantity in (row.live, row.simulated)]
@@ -149,11 +147,12 @@ def _at(value: Any, k: int) -> float | None:
 
 
 def _model(row: Row, k: int | None) -> str:
-    """The first model that speaks of it."""
+    """The first model that speaks of it; a limit, however it was found, is called one."""
     for method, prediction in row.models.items():
         value = float(prediction.value) if k is None else _at(prediction.value, k)
         if value is not None:
-            return f"{value:.{_decimals(value)}f} {_PLAIN.get(method, method)}"
+            kind = method if prediction.exact else "mean f." if method == "meanfield" else "limit"
+            return f"{value:.{_decimals(value)}f} {kind}"
     return ""
 
 
