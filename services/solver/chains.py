@@ -16,6 +16,8 @@ from services.solver.rules import is_split, only, shortest_rule, sizes_not_expon
 from services.solver.solution import Prediction, Statement
 
 MOST_STATES = 100_000
+MOST_STEPS = 500_000
+"""States times servers: each state has about as many steps as there are servers, and they take the time."""
 SHORTEST_QUEUE_FOLLOWED = 12
 """An unlimited queue is followed at least that far."""
 
@@ -42,7 +44,9 @@ def why_not(scenario: Scenario) -> str | None:
         reason = _why_not_pull(scenario)
         if reason is not None:
             return reason
-    return sizes_not_exponential(scenario) or too_many(states(scenario), scenario.servers_total)
+    if scenario.load >= 1 and any(math.isinf(pool.capacity) for pool in scenario.pools):
+        return f"load = {scenario.load:.6g}, and queues of unlimited room could not be followed"
+    return sizes_not_exponential(scenario) or too_many(states(scenario), scenario.servers_total, most_states(scenario))
 
 
 def _why_not_pull(scenario: Scenario) -> str | None:
@@ -62,11 +66,17 @@ def _is_pull(scenario: Scenario) -> bool:
     return scenario.policy_name == "pull" and _why_not_pull(scenario) is None
 
 
-def too_many(count: float, servers: int) -> str | None:
+def most_states(scenario: Scenario) -> int:
+    """How many states can be solved in a few seconds."""
+    return min(MOST_STATES, MOST_STEPS // scenario.servers_total)
+
+
+def too_many(count: float, servers: int, most: int = MOST_STATES) -> str | None:
     """Say so if there are more states than can be solved."""
-    if count <= MOST_STATES:
+    if count <= most:
         return None
-    return f"{servers} servers make more than 10^{math.floor(math.log10(count))} states, at most 10^5 are solved"
+    limit = "10^5" if most == MOST_STATES else str(most)
+    return f"{servers} servers make more than 10^{math.floor(math.log10(count))} states, at most {limit} are solved"
 
 
 def states(scenario: Scenario) -> int:
@@ -135,7 +145,7 @@ def _solve(scenario: Scenario) -> ChainResult:
     if is_split(scenario):
         of_pool = split_weights(scenario)
         weights = [weight for weight, pool in zip(of_pool, scenario.pools, strict=True) for _ in range(pool.servers)]
-        return solve_random(servers.rates, total, servers.capacities, weights)
+        return solve_random(servers.rates, total, servers.capacities, weights, max_states=most_states(scenario))
     rule = shortest_rule(scenario)
     assert rule is not None
     return solve_shortest(
@@ -147,6 +157,7 @@ def _solve(scenario: Scenario) -> ChainResult:
         full=rule.full,
         d=rule.d,
         replacement=rule.replacement,
+        max_states=most_states(scenario),
     )
 
 
@@ -160,6 +171,7 @@ def _solve_pull(scenario: Scenario, servers: _Servers) -> ChainResult:
         stale=parameter(scenario, "stale"),
         order=parameter(scenario, "order"),
         weights=servers.rates if parameter(scenario, "fallback") == "weighted" else None,
+        max_states=most_states(scenario),
     )
 
 

@@ -73,7 +73,7 @@ def _ask(scenario: Scenario, candidates: Sequence[Candidate]) -> tuple[dict[str,
         if reason is None:
             try:
                 predictions = candidate.predict(scenario) | predictions
-            except ValueError as error:  # a model looks closer than its conditions say: too many states, for instance
+            except (ValueError, ArithmeticError) as error:  # what a model sees only when it tries
                 reason = str(error)
         if reason is not None:
             reasons.append(reason)

@@ -32,7 +32,7 @@ def test_every_reason_is_told() -> None:
         "no model applies to scenario x: "
         "closed: policy jsq has no closed form for 20 servers; "
         "meanfield: policy jsq has no mean field for 20 servers; "
-        "exact: 20 servers make more than 10^8 states, at most 10^5 are solved; "
+        "exact: 20 servers make more than 10^8 states, at most 25000 are solved; "
         "limit: policy jsq has no limit law without patience for 20 servers"
     )
 
