@@ -28,6 +28,8 @@ class ServerSettings(BaseModel):
         id: The name of the process.
         host, port: Where it listens for HTTP; port 0: any free one.
         pool: The name of the pool. `pool_index`: its place in the scenario, from 0.
+        prefix: What the names of the servers begin with; empty: the name of the pool. Processes that share a pool
+            and do not know of each other need different ones.
         servers: How many servers of it live here; `first`: the number of the first one (`slow-1` is 1).
         rate, slots, capacity: Of each server, as in `ServerSpec`.
         seed: The root of all randomness.
@@ -54,6 +56,7 @@ class ServerSettings(BaseModel):
     port: Annotated[int, Field(ge=0, le=65535)] = 0
     pool: Annotated[Name, Field(max_length=64)]
     pool_index: Annotated[int, Field(ge=0)] = 0
+    prefix: Annotated[str, Field(max_length=180, pattern=r"^([A-Za-z0-9][A-Za-z0-9._:-]*)?$")] = ""
     servers: Annotated[int, Field(ge=1, le=MOST_SERVERS)]
     first: Annotated[int, Field(ge=1, le=10**9)] = 1
     rate: Positive = 1.0
@@ -94,7 +97,9 @@ class ServerSettings(BaseModel):
         """Its servers, in order."""
         numbers = range(self.first, self.first + self.servers)
         return [
-            ServerSpec(f"{self.pool}-{number}", self.pool, self.rate, self.slots, self.capacity, self.pool_index)
+            ServerSpec(
+                f"{self.prefix or self.pool}-{number}", self.pool, self.rate, self.slots, self.capacity, self.pool_index
+            )
             for number in numbers
         ]
 

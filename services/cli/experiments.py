@@ -11,7 +11,7 @@ from services.cli.options import (
     Alarms,
     AsJson,
     ScenarioName,
-    Sets,
+    ScenarioSets,
     check_alarms,
     progress_bar,
     say,
@@ -23,7 +23,7 @@ Port = Annotated[int, typer.Option(min=0, max=65535, help="Of the first router, 
 
 def run(
     scenario: ScenarioName,
-    set: Sets = [],  # noqa: A002, B006 - typer reads the name and the default
+    set: ScenarioSets = [],  # noqa: A002, B006 - typer reads the name and the default
     as_json: AsJson = False,
     out: Annotated[Path | None, typer.Option(help="The run's folder; left out: runs/<UTC time>-<scenario>.")] = None,
     attach: Annotated[
@@ -60,7 +60,7 @@ def run(
 
 def simulate(
     scenario: ScenarioName,
-    set: Sets = [],  # noqa: A002, B006
+    set: ScenarioSets = [],  # noqa: A002, B006
     as_json: AsJson = False,
     replications: Annotated[int, typer.Option(min=1, max=1000, help="Independent simulations.")] = 4,
     alarms: Alarms = 1e-3,
@@ -78,7 +78,7 @@ def simulate(
 
 def solve(
     scenario: ScenarioName,
-    set: Sets = [],  # noqa: A002, B006
+    set: ScenarioSets = [],  # noqa: A002, B006
     as_json: AsJson = False,
     method: Annotated[str, typer.Option(help="exact, closed, meanfield, limit or all.")] = "all",
 ) -> int:
@@ -91,7 +91,7 @@ def solve(
 
 def up(
     scenario: ScenarioName = "pull",
-    set: Sets = [],  # noqa: A002, B006
+    set: ScenarioSets = [],  # noqa: A002, B006
     as_json: AsJson = False,
     port: Port = 0,
 ) -> int:

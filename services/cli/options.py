@@ -28,6 +28,11 @@ Sets = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", help="Change the scenario: policy.d=3, pools.0.servers=10, …",
                  show_default=False),
 ]  # fmt: skip
+ScenarioSets = Annotated[
+    list[str],
+    typer.Option("--set", metavar="KEY=VALUE", envvar="HERDLESS_SET", show_default=False,
+                 help="Change the scenario: policy.d=3, pools.0.servers=10, …"),
+]  # fmt: skip
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, and nothing else.")]
 Alarms = Annotated[float, typer.Option("--false-alarms", help="The rate of false alarms of all tests together.")]
 RouterList = Annotated[

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from services.cli.options import AsJson, RouterList, ScenarioName, Sets
+from services.cli.options import AsJson, RouterList, ScenarioName, ScenarioSets
+
+if TYPE_CHECKING:
+    from services.lab.experiment import Experiment
 
 Host = Annotated[str, typer.Option(help="The address to listen on.")]
 Port = Annotated[int, typer.Option(help="The port to listen on; 0: any free one.")]
@@ -84,7 +87,12 @@ def load(
     routers: RouterList,
     http: Annotated[bool, typer.Option("--http", help="Send each job as one HTTP request.")] = False,
     out: Annotated[Path | None, typer.Option(help="Where to write the records, an .npz file.")] = None,
-    set: Sets = [],  # noqa: A002, B006
+    endless: Annotated[
+        bool, typer.Option("--endless", help="Send until told to end, to the routers that are there at the time.")
+    ] = False,
+    host: Host = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="With --endless: the port of /metrics and /v1/load; 0: any free one.")] = 0,
+    set: ScenarioSets = [],  # noqa: A002, B006
     end_with_parent: WithParent = False,
     as_json: AsJson = False,
 ) -> int:
@@ -100,6 +108,8 @@ def load(
     from services.loadgen.client.process import LoadSettings, run
 
     experiment = read_experiment(scenario, set)
+    if endless:
+        return _load_endlessly(experiment, routers, host, port, out or http, end_with_parent)
     urls = asyncio.run(addresses(routers))
     if len(urls) != experiment.scenario.routers.count:
         raise SettingsError(
@@ -116,6 +126,21 @@ def load(
         code = run(settings)
     sys.stdout.write(lines.getvalue().splitlines()[-1] + "\n")
     return code
+
+
+def _load_endlessly(
+    experiment: Experiment, routers: str, host: str, port: int, unfit: object, end_with_parent: bool
+) -> int:
+    from router.protocol.errors import SettingsError
+    from services.loadgen.client.endless_process import EndlessSettings, run
+
+    if unfit:
+        raise SettingsError("--endless: records are not kept and jobs go by streams: leave --out and --http out")
+    targets = tuple(filter(None, routers.split(",")))
+    settings = EndlessSettings(
+        experiment.scenario, experiment.trace, targets, host, port, end_with_parent=end_with_parent
+    )
+    return run(settings)
 
 
 def _policy(text: str) -> dict[str, Any]:

@@ -49,12 +49,14 @@ class Process:
             log: The file that takes its standard error.
             listen: Whether its standard output is read.
         """
-        path = [_CODE, *filter(None, [os.environ.get("PYTHONPATH")])]
+        # What HERDLESS_SET changes is in the scenario already that the processes are given.
+        env = {name: value for name, value in os.environ.items() if name != "HERDLESS_SET"}
+        path = [_CODE, *filter(None, [env.get("PYTHONPATH")])]
         with log.open("wb") as errors:
             child = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "services.cli", *arguments,
                 stdin=PIPE, stdout=PIPE if listen else DEVNULL, stderr=errors, start_new_session=True,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
+                env={**env, "PYTHONPATH": os.pathsep.join(path)},
             )  # fmt: skip
         return cls(name, child, log)
 

@@ -8,6 +8,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Protocol
 
 import aiohttp
 
@@ -22,15 +23,30 @@ from router.protocol.stream import (
     decode_greeting,
     encode,
 )
-from services.loadgen.client.ledger import Ledger
 
 GREETING_LIMIT_S = 5.0
+
+
+class Book(Protocol):
+    """Where the ends of jobs are booked.
+
+    Attributes:
+        one_clock: Whether the instants in answers are on this host's clock.
+        delay_s: Sum of the one-way delays of answers, of which there are `delays`.
+    """
+
+    one_clock: bool
+    delay_s: float
+    delays: int
+
+    def ends(self, answer: Answer, now: float) -> None:
+        """The job has come back."""
 
 
 class RouterLink(ABC):
     """Jobs to one router, ends into the ledger. Jobs that the link loses end as `failed: link_lost`."""
 
-    def __init__(self, url: str, ledger: Ledger) -> None:
+    def __init__(self, url: str, ledger: Book) -> None:
         self.url = url
         self._ledger = ledger
         self._open: set[int] = set()
@@ -54,7 +70,7 @@ class StreamLink(RouterLink):
     """One WebSocket, batches both ways."""
 
     @classmethod
-    async def connect(cls, session: aiohttp.ClientSession, url: str, ledger: Ledger, boot: str) -> StreamLink:
+    async def connect(cls, session: aiohttp.ClientSession, url: str, ledger: Book, boot: str) -> StreamLink:
         """Open the stream and read the router's greeting.
 
         Args:
@@ -73,13 +89,18 @@ class StreamLink(RouterLink):
             raise TransportError(f"router {url}: no stream of jobs there ({error!r}); is a router listening?") from None
         return cls(url, ledger, ws, greeting.boot == boot)
 
-    def __init__(self, url: str, ledger: Ledger, ws: aiohttp.ClientWebSocketResponse, one_clock: bool) -> None:
+    def __init__(self, url: str, ledger: Book, ws: aiohttp.ClientWebSocketResponse, one_clock: bool) -> None:
         super().__init__(url, ledger)
         self._ws = ws
         self._one_clock = one_clock
         self._outbox: Outbox[Request] = Outbox(ws, lambda batch: encode(batch, time.monotonic()))
         self._reader = asyncio.create_task(self._read())
         ledger.one_clock = ledger.one_clock and one_clock
+
+    @property
+    def is_up(self) -> bool:
+        """Whether a job that is sent now may reach the router."""
+        return self._outbox.is_open and not self._reader.done()
 
     def send(self, requests: Sequence[Request], now: float) -> None:
         """One frame; a long batch makes several."""
@@ -119,7 +140,7 @@ class StreamLink(RouterLink):
 class HttpLink(RouterLink):
     """One `POST /v1/jobs` for each job, like any plain client; the server's clock stays unknown."""
 
-    def __init__(self, url: str, ledger: Ledger, session: aiohttp.ClientSession) -> None:
+    def __init__(self, url: str, ledger: Book, session: aiohttp.ClientSession) -> None:
         super().__init__(url, ledger)
         self._session = session
         self._tasks: set[asyncio.Task[None]] = set()
