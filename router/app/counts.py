@@ -96,6 +96,7 @@ class Counts:
         traffic: By kind of peer.
         pools: The pools of all servers that ever joined.
         http_refusals: Requests refused for the client's mistake, by reason.
+        decision_s: What it took the core to decide where jobs go, or whom to probe first.
     """
 
     def __init__(self, policies: Sequence[str], time_unit_s: float) -> None:
@@ -105,6 +106,7 @@ class Counts:
         self.waits: dict[tuple[str, str], Waits] = {}
         self.traffic = {peer: Traffic() for peer in PEERS}
         self.http_refusals: Counter[str] = Counter()
+        self.decision_s = 0.0
         self._time_unit_s = time_unit_s
         self._policies = list(policies)
         self.pools: list[str] = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
-from time import monotonic
+from time import monotonic, perf_counter
 from typing import Any, Protocol
 
 from router.app.counts import Counts
@@ -93,7 +93,11 @@ class RouterDriver:
             for tag, size, patience in jobs:
                 self._number = number = number + 1
                 self._jobs[number] = (now, on_end, tag)
-                self._execute(self._handle(JobArrived(Job(number, size, patience)), now), now)
+                arrived = JobArrived(Job(number, size, patience))
+                before_s = perf_counter()
+                effects = self._handle(arrived, now)
+                self.counts.decision_s += perf_counter() - before_s
+                self._execute(effects, now)
         except Exception:
             self._jobs.pop(number, None)  # nobody will end it: whoever handed it in learns it by this error
             raise

@@ -64,6 +64,12 @@ def _add_work(metrics: Metrics, driver: RouterDriver, policies: Sequence[str]) -
         ends,
         [(policy, *end) for policy in policies for end in ENDS],
     )
+    metrics.add(
+        _metric(
+            "decision_seconds_total", "Time taken to decide where each arriving job goes, or whom to probe", "counter"
+        ),
+        lambda: counts.decision_s,
+    )
     metrics.add(_metric("policy", "1 for the policy in force", "gauge", "policy"), in_force, each)
     metrics.add(_metric("in_flight", "Jobs dispatched and not ended", "gauge"), lambda: len(core.in_flight))
     metrics.add(_metric("probing", "Jobs that wait for answers to probes", "gauge"), lambda: core.probing)

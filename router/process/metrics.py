@@ -118,9 +118,13 @@ class Metrics:
 
     Args:
         process: Also show the basics of the process: CPU seconds, memory, open files.
+
+    Attributes:
+        catalogue: All metrics that were added, in order.
     """
 
     def __init__(self, *, process: bool = True) -> None:
+        self.catalogue: list[Metric] = []
         self._registry = CollectorRegistry()
         if process:
             ProcessCollector(registry=self._registry)
@@ -143,6 +147,7 @@ class Metrics:
         for key in declared:
             _check(metric, key)
         self._registry.register(_Reader(metric, read, declared))
+        self.catalogue.append(metric)
 
     def exposition(self, accept: str = "") -> tuple[bytes, str]:
         """Write all metrics down.

@@ -34,6 +34,10 @@ LENGTH_SECONDS = Metric(
     "counter",
     ("pool", "length"),
 )
+JOB_SECONDS = Metric(
+    "herdless_server_job_seconds_total", "Jobs in the system, integrated over time", "counter", ("pool",)
+)
+BUSY_SECONDS = Metric("herdless_server_busy_seconds_total", "Busy slots, integrated over time", "counter", ("pool",))
 LENGTH = Metric("herdless_server_queue_length", "Jobs in the system at all servers", "gauge", ("pool",))
 BUSY = Metric("herdless_server_busy_slots", "Busy slots of all servers", "gauge", ("pool",))
 SLOTS = Metric("herdless_server_slots", "Slots of all servers", "gauge", ("pool",))
@@ -97,6 +101,8 @@ def make_metrics(settings: ServerSettings, driver: ServerDriver, links: Links) -
     metrics.add(RECEIVED, kinds(driver.received, RECEIVED_KINDS))
     metrics.add(UNSENT, total(lambda: driver.unsent))
     metrics.add(LENGTH_SECONDS, lambda: queue_length_seconds(settings, driver))
+    metrics.add(JOB_SECONDS, total(lambda: time_times(driver, lambda length: length)))
+    metrics.add(BUSY_SECONDS, total(lambda: time_times(driver, lambda length: min(length, settings.slots))))
     metrics.add(LENGTH, total(lambda: driver.in_system))
     metrics.add(BUSY, total(lambda: sum(core.busy for core in cores)))
     metrics.add(SLOTS, total(lambda: settings.servers * settings.slots))
@@ -131,3 +137,11 @@ def queue_length_seconds(settings: ServerSettings, driver: ServerDriver) -> Numb
         seconds[last] += sum(times[last:])
     names = [str(length) for length in range(last)] + [f"{last}+"]
     return {(settings.pool, name): time for name, time in zip(names, seconds, strict=True)}
+
+
+def time_times(driver: ServerDriver, weight: Callable[[int], int]) -> float:
+    """The time spent at each queue length, times a weight of that length, all servers together."""
+    now = driver.clock()
+    return sum(
+        weight(length) * time for core in driver.cores.values() for length, time in enumerate(core.occupancy(now))
+    )
