@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
 import numpy as np
-from router.registry import make_policy
 
 from router.core import JobArrived, RouterCore, ServerJoined
 from router.policy import Job, Server
+from router.registry import make_policy
 from server.core import Open, RouterJoined, ServerCore
 from services.loadgen.workload import Workload, draw_workload
 from services.measure.records import Floats, Run
 from services.scenario import Scenario
 from services.simulator.network import NO_DELAY, Delays
 from services.simulator.recorder import Reader, Recorder
-from services.simulator.world import Core, World
+from services.simulator.world import Core, Handle, World
 
 READINGS = 200
 """How often the message counters are read in a run."""
@@ -72,9 +72,11 @@ def simulate(
     reader.handle(None, 0.0)
     horizon = scenario.run.warmup + scenario.run.duration
     for reading in range(1, READINGS + 1):
-        world.schedule(horizon * reading / READINGS, reader, None)
-    _send_all(world, [router_cores[name] for name in fleet.routers], workload, sent + delays.generator_router, progress)
-    world.run_out()
+        world.schedule(horizon * reading / READINGS, reader.handle, None)
+    entrances = [router_cores[name].handle for name in fleet.routers]
+    world.run(_arrivals(entrances, workload, sent + delays.generator_router, progress))
+    world.run_until(horizon)
+    world.run_out(jobs)
     return Run(fleet, recorder.records(workload, sent), reader.log())
 
 
@@ -116,21 +118,21 @@ def _connect(
         spec = server.spec
         for router in routers:
             known = Server(spec.id, spec.pool, spec.rate, spec.slots, spec.capacity, spec.pool_index)
-            world.give(router_cores[router.id], ServerJoined(known), 0.0)
-            world.give(server_cores[spec.id], RouterJoined(router.id, router.policy.needs), 0.0)
-    for server in servers:
-        world.give(server_cores[server.spec.id], Open(), 0.0)
+            joined = RouterJoined(router.id, router.policy.needs)
+            world.run([(0.0, router_cores[router.id].handle, ServerJoined(known))])
+            world.run([(0.0, server_cores[spec.id].handle, joined)])
+    world.run([(0.0, server_cores[server.spec.id].handle, Open()) for server in servers])
 
 
-def _send_all(
-    world: World,
-    routers: list[Core],
+def _arrivals(
+    routers: list[Handle],
     workload: Workload,
     reach: Floats,
     progress: Callable[[float], None] | None,
-) -> None:
-    """Hand each job to its router at the instant at which it reaches it, what is due before it first."""
-    patience = np.where(np.isnan(workload.patience), None, workload.patience)
+) -> Iterator[tuple[float, Handle, JobArrived]]:
+    """Each job, with the instant at which it reaches its router."""
+    patience = workload.patience.astype(object)
+    patience[np.isnan(workload.patience)] = None
     for start in range(0, len(reach), BLOCK):
         part = slice(start, start + BLOCK)
         columns = zip(
@@ -141,7 +143,6 @@ def _send_all(
             strict=True,
         )
         for id, (at, router, size, patient) in enumerate(columns, start):
-            world.run_until(at)
-            world.give(routers[router], JobArrived(Job(id, size, patient)), at)
+            yield at, routers[router], JobArrived(Job(id, size, patient))
         if progress is not None:
             progress(min(1.0, (start + BLOCK) / len(reach)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
 from itertools import count
 from typing import Any, Protocol
@@ -30,6 +30,10 @@ class Core(Protocol):
         """Take an event in; return effects."""
 
 
+Handle = Callable[[Any, float], Sequence[Any]]
+"""A core's entrance: takes an event in, returns effects."""
+
+
 class World:
     """Runs cores in virtual time.
 
@@ -47,7 +51,7 @@ class World:
 
     Attributes:
         sent: Messages sent so far, by class.
-        now: The instant of the latest event.
+        ended: Jobs ended so far.
     """
 
     def __init__(
@@ -58,60 +62,73 @@ class World:
         delays: Delays = NO_DELAY,
     ) -> None:
         self.sent: dict[type, int] = dict.fromkeys(KINDS, 0)
-        self.now = 0.0
-        self._routers = routers
-        self._servers = servers
-        self._ended = ended
-        self._heap: list[tuple[float, int, Core, Any]] = []
+        self.ended = 0
+        self._routers = {name: core.handle for name, core in routers.items()}
+        self._servers = {name: core.handle for name, core in servers.items()}
+        self._on_end = ended
+        self._heap: list[tuple[float, int, Handle, Any]] = []
         self._sequence = count()
-        self._at_hand: deque[Message] = deque()
         self._delay = {kind: delay for kind, delay in delays.by_kind().items() if delay > 0.0}
 
-    def schedule(self, at: float, core: Core, event: Any) -> None:
-        """Hand `event` to `core` at instant `at`."""
-        heappush(self._heap, (at, next(self._sequence), core, event))
+    def schedule(self, at: float, handle: Handle, event: Any) -> None:
+        """Hand over `event` at instant `at`."""
+        heappush(self._heap, (at, next(self._sequence), handle, event))
+
+    def run(self, arrivals: Iterable[tuple[float, Handle, Any]]) -> None:
+        """Hand over each of these events at its instant, and before it everything that is due by then.
+
+        Args:
+            arrivals: Instant, entrance of a core, event; in order of instants.
+        """
+        # One loop for everything, all names local: this is where a simulation spends its time.
+        heap, sent, delay, sequence = self._heap, self.sent, self._delay, self._sequence
+        routers, servers, on_end = self._routers, self._servers, self._on_end
+        at_hand: deque[Message] = deque()
+        for arrives_at, arrives_where, arrival in arrivals:
+            arrived = False
+            while not arrived:
+                if heap and heap[0][0] <= arrives_at:
+                    now, _, handle, event = heappop(heap)
+                else:
+                    now, handle, event = arrives_at, arrives_where, arrival
+                    arrived = True
+                effects = handle(event, now)
+                while True:
+                    for effect in effects:
+                        kind = type(effect)
+                        if kind is StartTimer:
+                            heappush(heap, (effect[0], next(sequence), handle, effect[1]))
+                        elif kind is EndJob:
+                            self.ended += 1
+                            on_end(effect, now)
+                        else:
+                            sent[kind] += 1
+                            if kind in delay:
+                                heappush(heap, (now + delay[kind], next(sequence), self._receiver(effect), effect))
+                            else:
+                                at_hand.append(effect)
+                    if not at_hand:
+                        break
+                    message = at_hand.popleft()
+                    kind = type(message)
+                    handle = servers[message[0]] if kind is Dispatch or kind is Probe else routers[message[1]]
+                    effects = handle(message, now)
 
     def run_until(self, instant: float) -> None:
         """Let everything happen that is due at or before `instant`."""
-        heap = self._heap
-        give = self.give
-        while heap and heap[0][0] <= instant:
-            at, _, core, event = heappop(heap)
-            give(core, event, at)
+        self.run([(instant, _nothing, None)])
 
-    def run_out(self) -> None:
-        """Let everything happen that is due at all."""
-        self.run_until(float("inf"))
+    def run_out(self, jobs: int) -> None:
+        """Let things happen until so many jobs have ended; timers that repeat would go on for ever."""
+        while self.ended < jobs:
+            self.run_until(self._heap[0][0])
 
-    def give(self, core: Core, event: Any, now: float) -> None:
-        """Hand over one event, and then every message that follows from it without delay."""
-        self.now = now
-        effects: Sequence[Any] = core.handle(event, now)
-        at_hand = self._at_hand
-        sent = self.sent
-        delay = self._delay
-        heap = self._heap
-        while True:
-            for effect in effects:
-                kind = type(effect)
-                if kind is StartTimer:
-                    heappush(heap, (effect[0], next(self._sequence), core, effect[1]))
-                elif kind is EndJob:
-                    self._ended(effect, now)
-                else:
-                    sent[kind] += 1
-                    if kind in delay:
-                        heappush(heap, (now + delay[kind], next(self._sequence), self._receiver(effect), effect))
-                    else:
-                        at_hand.append(effect)
-            if not at_hand:
-                return
-            message = at_hand.popleft()
-            core = self._receiver(message)
-            effects = core.handle(message, now)
-
-    def _receiver(self, message: Message) -> Core:
+    def _receiver(self, message: Message) -> Handle:
         kind = type(message)
         if kind is Dispatch or kind is Probe:
             return self._servers[message[0]]
         return self._routers[message[1]]
+
+
+def _nothing(event: None, now: float) -> Sequence[Any]:
+    return ()
