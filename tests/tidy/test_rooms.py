@@ -35,6 +35,7 @@ PURE = (
     "services.loadgen.workload",
     "services.measure",
     "services.models",
+    "services.report",
     "services.scenario",
     "services.simulator",
     "services.solver",

@@ -1,0 +1,154 @@
+"""How figures look: legible in print, in grey, to colour-blind eyes, and on light and dark screens.
+
+The same run gives the same bytes: no dates, no random ids.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+INK, FAINT = "#1a1a1a", "#8c8c8c"
+BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"
+"""Source of the colours: Okabe and Ito 2008, Color Universal Design."""
+
+NAMES = {INK: "ink", FAINT: "faint", BLUE: "blue", VERMILLION: "vermillion", GREEN: "green", PURPLE: "purple",
+         ORANGE: "orange", SKY: "sky"}  # fmt: skip
+"""What the page's style sheet calls them, so that it can give each a shade for a dark screen."""
+
+LINES = tuple(zip((BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, INK), "osD^vPX", strict=True))
+"""Colour and marker of the policies, one after the other: either of them tells which is which."""
+
+WIDTH, HEIGHT = 4.6, 3.0
+"""In inches: about a column of a paper, or a telephone."""
+
+_STYLE: dict[str, Any] = {
+    "font.family": ["DejaVu Sans"],
+    "font.size": 8.5,
+    "text.color": INK,
+    "axes.labelsize": 8.5,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": FAINT,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.unicode_minus": True,
+    "axes.formatter.useoffset": False,
+    "xtick.color": FAINT,
+    "ytick.color": FAINT,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "xtick.labelsize": 8.0,
+    "ytick.labelsize": 8.0,
+    "legend.frameon": False,
+    "legend.fontsize": 8.0,
+    "lines.linewidth": 1.4,
+    "lines.markersize": 4.0,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "savefig.facecolor": "none",
+    "text.parse_math": False,  # a "$" in the name of a pool is a "$"
+    "svg.fonttype": "none",
+    "svg.hashsalt": "herdless",
+    "pdf.fonttype": 42,
+}
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A finished figure.
+
+    Attributes:
+        name: Of its files.
+        title: A few words. `caption`: what is seen, and how to read it.
+        svg, pdf: What goes into files.
+    """
+
+    name: str
+    title: str
+    caption: str
+    svg: str
+    pdf: bytes
+
+    def inline(self) -> str:
+        """The SVG as part of a page: as wide as its place, with the page's colours and ids that only it uses."""
+        svg = self.svg[self.svg.index("<svg") :].strip()
+        svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
+        svg = svg.replace("xlink:href", "href")
+        head, body = svg.split(">", 1)
+        box = re.search(r'viewBox="([^"]*)"', head)
+        used = set(re.findall(r"(?:url\(#|href=\"#)([^\")]+)", body))
+        body = re.sub(r' id="([^"]*)"', lambda found: self._id(found[1]) if found[1] in used else "", body)
+        body = re.sub(r"(url\(#|href=\"#)", rf"\g<1>{self.name}-", body)
+        for colour, name in NAMES.items():
+            body = body.replace(colour, f"var(--{name})")
+        label = self.title.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
+        return f'<svg viewBox="{box[1] if box else ""}" role="img" aria-label="{label}">{body}'
+
+    def _id(self, id: str) -> str:
+        return f' id="{self.name}-{id}"'
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """All drawing happens inside."""
+    with mpl.rc_context(), warnings.catch_warnings():
+        # A letter that the font lacks is drawn by the reader's own fonts.
+        warnings.filterwarnings("ignore", r"Glyph .* missing from font")
+        mpl.rcdefaults()
+        for setting, value in _STYLE.items():
+            mpl.rcParams[setting] = value  # type: ignore[index]
+        yield
+
+
+def blank(columns: int = 1, height: float = HEIGHT, width: float = WIDTH) -> tuple[Figure, list[Axes]]:
+    """A figure with some plots side by side."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, [figure.add_subplot(1, columns, place + 1) for place in range(columns)]
+
+
+def finish(figure: Figure, name: str, title: str, caption: str) -> Drawing:
+    """Make the bytes."""
+    svg, pdf = io.BytesIO(), io.BytesIO()
+    nothing = {"Creator": None, "Date": None, "Format": None, "Type": None}
+    figure.savefig(svg, format="svg", metadata=nothing)
+    figure.set_layout_engine("none")  # it is laid out now
+    figure.savefig(pdf, format="pdf", metadata={"Creator": None, "Producer": None, "CreationDate": None})
+    text = svg.getvalue().decode("utf-8").replace("'DejaVu Sans'", "Helvetica, Arial, 'DejaVu Sans', sans-serif")
+    return Drawing(name, title, caption, text, pdf.getvalue())
+
+
+def key(axes: Axes) -> None:
+    """Say what is what, in one line above the plot."""
+    found = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+    if found:
+        labels = [*(label for label in ("live", "simulated") if label in found),
+                  *(label for label in found if label not in ("live", "simulated"))]  # fmt: skip
+        handles = [found[label] for label in labels]
+        axes.legend(
+            handles, labels, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=4, borderaxespad=0.3,
+            handlelength=1.7, handletextpad=0.5, columnspacing=1.4,
+        )  # fmt: skip
+
+
+def rule(axes: Axes, which: str = "y") -> None:
+    """Thin lines behind the data."""
+    axes.set_axisbelow(True)
+    axes.grid(axis="both" if which == "both" else "x" if which == "x" else "y", color=FAINT, alpha=0.25, linewidth=0.5)
+
+
+def log_scale(axes: Axes, lowest: float, highest: float) -> None:
+    """A logarithmic vertical axis, its powers of ten written out."""
+    axes.set_yscale("log")
+    axes.set_ylim(lowest, highest)
+    axes.yaxis.set_major_formatter(lambda value, place: f"{value:g}" if value >= 1e-4 else f"{value:.0e}")
+    axes.yaxis.set_minor_formatter(lambda value, place: "")
