@@ -11,11 +11,16 @@ import numpy as np
 from services.lab.checks import Check
 from services.lab.compare import Row, Table
 from services.measure.quantities import Quantity
+from services.measure.stationarity import Stationarity, not_tested
 from services.measure.verdict import Word, interval95
 from services.scenario import Scenario
 from services.solver import METHODS
 
+NOTHING_WAS_RUN = not_tested("nothing was run")
 EXIT_AGREES, EXIT_DIFFERS, EXIT_INVALID = 0, 1, 3
+
+GROWING = ("waiting_", "sojourn_", "jobs_in_system_", "queue_length_", "queue_tail", "perpendicular_")
+"""What has no steady-state value in an unstable system."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,7 @@ class Report:
         hints: What the user should know or do.
         trace: What was replayed.
         details: Further keys of the JSON object.
+        stationarity: Whether the halves of the window agree.
     """
 
     scenario: Scenario
@@ -40,11 +46,15 @@ class Report:
     hints: Sequence[str] = ()
     trace: Sequence[str] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
+    stationarity: Stationarity = NOTHING_WAS_RUN
 
     @property
     def verdict(self) -> Word:
-        """One word for all: a violated identity differs too."""
-        return self.table.verdict if all(check.holds for check in self.checks) else "differ"
+        """One word for all: a violated identity differs too, and where nothing is steady there is nothing to agree."""
+        if not all(check.holds for check in self.checks):
+            return "differ"
+        word = self.table.verdict
+        return word if self.stationarity.is_steady or word == "differ" else "not_enough_data"
 
     @property
     def exit_code(self) -> int:
@@ -60,7 +70,11 @@ class Report:
             "policy": self.scenario.policy_name,
             "valid": not self.invalid,
             "verdict": self.verdict,
-            "values": {name: value for name, row in self.table.rows.items() if (value := self._value(row)) is not None},
+            "values": {
+                name: value
+                for name, row in self.table.rows.items()
+                if self._has_mean(name) and (value := self._value(row)) is not None
+            },
             "quantities": {name: _row(row) for name, row in self.table.rows.items()},
         }
         if self.checks:
@@ -74,7 +88,11 @@ class Report:
             found["trace"] = list(self.trace)
         if self.column != "models":
             found |= {"tests": self.table.tests, "longer": plain(self.table.longer)}
+            found["stationarity"] = stationarity_json(self.stationarity)
         return found | dict(self.details)
+
+    def _has_mean(self, name: str) -> bool:
+        return self.stationarity.state != "unstable" or not name.startswith(GROWING)
 
     def _value(self, row: Row) -> Any:
         if self.column == "models":
@@ -95,6 +113,17 @@ def plain(value: Any) -> Any:
         return value
     number = float(value)
     return number if np.isfinite(number) else None
+
+
+def stationarity_json(found: Stationarity) -> dict[str, Any]:
+    """As JSON has it.
+
+    Returns:
+        `state`: steady, warmup_too_short, unstable or not_tested. `growth`: second half ÷ first. `difference`: second
+        minus first. `noise`: what chance explains of it. `why`: a sentence. All of jobs in the system.
+    """
+    return {"state": found.state, "growth": plain(found.growth), "difference": plain(found.difference),
+            "noise": plain(found.noise), "why": found.why}  # fmt: skip
 
 
 def _row(row: Row) -> dict[str, Any]:

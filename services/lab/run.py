@@ -19,9 +19,11 @@ from services.lab.folder import make_folder, write_results
 from services.lab.live import Live, Plan, Progress, measure_live
 from services.lab.report import Report, plain
 from services.lab.simulate import Quantities, Simulated, Task, pooled, run_tasks, window_of
+from services.lab.steady import steadiness
 from services.loadgen.workload import Workload
 from services.measure.quantities import measure
 from services.measure.records import Fleet
+from services.measure.stationarity import Stationarity
 from services.measure.verdict import FALSE_ALARMS
 from services.scenario import Scenario
 from services.solver import Prediction, predict, solve
@@ -83,13 +85,15 @@ def run(experiment: Experiment, options: Options, progress: Progress) -> Report:
     paired = _replay(scenario, workload, live, options.replications, progress)
     predictions = _predict(scenario)
     ideal = _without_delay(scenario, paired, len(workload.instants), progress) if predictions else None
+    steady = steadiness(experiment, [measured], options.alarms)
     table = compare(_comparable(measured, options), [each.quantities for each in paired], ideal, predictions,
                     options.alarms)  # fmt: skip
     report = Report(
         scenario, table, "live", checks,
         invalidities(live.generation.lateness_p99_units, live.delay_p99_units, live.cpu, live.unanswered),
-        [*_hints(experiment, table), *_live_hints(scenario, live, options)],
+        [*_hints(experiment, table, steady), *_live_hints(scenario, live, options)],
         experiment.trace_lines(), _details(live, folder, options, len(paired)),
+        steady,
     )  # fmt: skip
     progress("write", 0.0)
     write_results(folder, report.json(), live.expositions, records, live.run.fleet)
@@ -134,7 +138,9 @@ def simulate(experiment: Experiment, replications: int, alarms: float, progress:
     found = run_tasks(tasks, lambda share: progress("simulate", share))
     quantities = _pool(found)
     table = compare(None, [quantities], quantities, _predict(scenario), alarms)
-    return Report(scenario, table, "simulated", hints=_hints(experiment, table), trace=experiment.trace_lines())
+    steady = steadiness(experiment, [each.quantities for each in found], alarms)
+    return Report(scenario, table, "simulated", hints=_hints(experiment, table, steady), trace=experiment.trace_lines(),
+                  stationarity=steady)  # fmt: skip
 
 
 def solve_scenario(experiment: Experiment, method: str) -> Report:
@@ -191,12 +197,9 @@ def _check_continuous(scenario: Scenario, who: str) -> None:
         )
 
 
-def _hints(experiment: Experiment, table: Table) -> list[str]:
-    scenario, load = experiment.scenario, experiment.load
-    hints = []
-    bounded = scenario.patience is not None or all(pool.capacity < float("inf") for pool in scenario.pools)
-    if load is not None and load >= 1.0 and not bounded:
-        hints.append(f"unstable: load {load:g} >= 1 and no job leaves unserved: queues grow without bound")
+def _hints(experiment: Experiment, table: Table, steady: Stationarity) -> list[str]:
+    scenario = experiment.scenario
+    hints = [] if steady.is_steady else [steady.why]
     if table.verdict == "not_enough_data":
         longer = scenario.run.duration * table.longer
         hints.append(f"too little data: run {table.longer:.3g} times as long: --set run.duration={longer:.0f}")

@@ -166,6 +166,7 @@ def _lines(report: Report) -> Iterator[str]:
         off = "" if check.holds else "  [bold red]VIOLATED[/bold red]"
         within = f" (± {check.tolerance:.0f})" if check.tolerance and check.found != check.expected else ""
         yield escape(f"{check.text}: {check.found:.0f} {sign} {check.expected:.0f}{within}") + off
+    yield from _steadiness(report)
     yield from (escape(line) for line in _machine(report.details))
     for hint in report.hints:
         yield f"[yellow]{escape(hint)}[/yellow]"
@@ -175,6 +176,17 @@ def _lines(report: Report) -> Iterator[str]:
         yield f"[bold]verdict: {escape(_verdict(report))}[/bold]"
     if folder := report.details.get("run_folder"):
         yield escape(f"everything is in {folder}")
+
+
+def _steadiness(report: Report) -> Iterator[str]:
+    found = report.stationarity
+    if report.column == "models":
+        return
+    if found.state == "steady":
+        half = f"{found.growth:.3f}-fold, {found.difference:+.3g} with a noise of {found.noise:.3g}"
+        yield f"the halves of the window agree: jobs in the system {half}"
+    elif found.state == "not_tested":
+        yield escape(found.why)
 
 
 def _machine(details: Mapping[str, Any]) -> Iterator[str]:
