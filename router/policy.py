@@ -136,10 +136,12 @@ class Policy(ABC):
         parameters_type: Its parameters, with their defaults.
         parameters: The values in force.
         rng: The only source of randomness.
+        whole_batches: Slotted time only: all jobs that a slot brings to this router go where the first one goes.
     """
 
     name: ClassVar[str]
     parameters_type: ClassVar[type[Parameters]] = Parameters
+    whole_batches: bool = False
 
     def __init__(self, parameters: Parameters, rng: Random) -> None:
         self.parameters = parameters
@@ -179,6 +181,10 @@ class Policy(ABC):
 
     def on_job_ended(self, server: Server) -> None:
         """A job of ours at `server` has ended; `outstanding`, and perhaps `view`, have changed."""
+
+    def on_slot(self) -> Sequence[Server]:
+        """Slotted time only: a slot begins. The servers (all different) to be asked for their lengths first."""
+        return ()
 
     def held(self, server: Server) -> int:
         """Pull-messages of `server` that are held."""

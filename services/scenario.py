@@ -122,6 +122,8 @@ class Scenario(Part):
             if pool.slots != 1:
                 raise fault(f"expected 1 {slotted}, where rate is the mean capacity of a slot",
                             "pools", place, "slots", found=pool.slots)  # fmt: skip
+            if pool.capacity != math.inf:
+                raise fault(f'expected "inf" {slotted}', "pools", place, "capacity", found=int(pool.capacity))
 
     def _check_policy(self) -> None:
         _, parameters = make_parameters(self.policy)

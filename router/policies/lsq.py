@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 from typing import Annotated, Literal
 
@@ -73,6 +74,8 @@ class Lsq(Policy):
         self._servers: Population[Server] = Population()
         self._by_rate: WeightedDraw[Server] = WeightedDraw()
         self._samples = parameters.refresh == "sample" and parameters.every is None
+        self._slotted = False
+        self.whole_batches = parameters.batch == "whole"
 
     @property
     def needs(self) -> Needs:
@@ -117,10 +120,15 @@ class Lsq(Policy):
         """Take one of lowest rank, then ask whom `refresh` says."""
         server = self._index.choose(self.rng)
         assert server is not None
-        asked = self._sample() if self._samples else []
+        asked = self._sample() if self._samples and not self._slotted else []
         if self.parameters.refresh_on_send and server not in asked:
             asked.append(server)
         return Assign(server, expected=_believed(server), refresh=asked)
+
+    def on_slot(self) -> Sequence[Server]:
+        """In slotted time `sample` asks before the jobs of each slot, even if none come, not after each job."""
+        self._slotted = True
+        return self._sample() if self._samples else ()
 
     def _sample(self) -> list[Server]:
         d = self.parameters.d

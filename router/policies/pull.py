@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from random import Random
 from typing import Annotated, Literal
@@ -30,6 +31,8 @@ class PullParameters(Parameters):
         placement: Where a server posts: at a `random` router, or at the `shortest_of` k routers' lists.
         k: Routers looked at by `shortest_of`.
         announce_at: Post when at most that many jobs are left; `vacancy`: when a slot is free.
+        batch: In slotted time only, where jobs come in batches: `single`: one job a message, and the fallback for the
+            rest of a batch; `spread`: a batch that is larger than the messages held is spread over their servers.
     """
 
     stale: Literal["withdraw", "keep", "duplicate"] = "withdraw"
@@ -39,6 +42,7 @@ class PullParameters(Parameters):
     placement: Literal["random", "shortest_of"] = "random"
     k: Annotated[int, Field(ge=1)] = 2
     announce_at: Annotated[int, Field(ge=0)] | Literal["vacancy"] = 0
+    batch: Literal["single", "spread"] = "single"
 
 
 class _Fallback:
@@ -179,6 +183,8 @@ class Pull(Policy):
         self._fastest = parameters.order == "fastest"
         self._fallback = _FALLBACKS[parameters.fallback](parameters.rank)
         self._answered = Ranks("queue", skip_full=True)
+        self._spreads = False
+        self._asked: deque[Server] = deque()
 
     @property
     def needs(self) -> Needs:
@@ -224,8 +230,13 @@ class Pull(Policy):
         """Use up a message, or fall back."""
         message = self._messages.choose(self.rng)
         if message is None:
+            if self._asked:
+                self._asked.rotate(-1)
+                return Assign(self._asked[-1])
             return self._fallback.decide(self.rng)
         self._drop(message)
+        if self._spreads:
+            self._asked.append(message.server)
         return Assign(message.server, message.number)
 
     def on_reports(self, job: Job, answers: Sequence[Answer]) -> Assign:
@@ -245,6 +256,12 @@ class Pull(Policy):
     def on_job_ended(self, server: Server) -> None:
         """One own job less, and perhaps another view."""
         self._fallback.changed(server)
+
+    def on_slot(self) -> Sequence[Server]:
+        """In slotted time `spread` deals a batch in turn to the servers that had asked."""
+        self._spreads = self.parameters.batch == "spread"
+        self._asked.clear()
+        return ()
 
     def held(self, server: Server) -> int:
         """Messages of `server` that are held."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from router.core import JobArrived, RouterCore, ServerJoined
 from router.policy import Job, Server
+from router.protocol.errors import LocalProtocolError
 from router.registry import make_policy
 from server.core import Open, RouterJoined, ServerCore
 from services.loadgen.workload import Workload, draw_workload
@@ -17,6 +18,7 @@ from services.measure.records import Floats, Run
 from services.scenario import Scenario
 from services.simulator.network import NO_DELAY, Delays
 from services.simulator.recorder import Reader, Recorder
+from services.simulator.slotted import simulate_slotted
 from services.simulator.world import Core, Handle, World
 
 READINGS = 200
@@ -40,6 +42,8 @@ def simulate(
 ) -> Run:
     """Run a scenario in virtual time, from empty until the last job has ended.
 
+    Slotted time has neither delays nor cores; see `services.simulator.slotted`.
+
     Units: time units.
 
     Args:
@@ -54,6 +58,10 @@ def simulate(
     Returns:
         The same that a live run leaves behind.
     """
+    if scenario.run.time == "slotted":
+        if sent is not None or delays != NO_DELAY or wrap is not None:
+            raise LocalProtocolError("slotted time: there are no instants of sending, delays or cores to be given")
+        return simulate_slotted(scenario, workload, replication=replication, progress=progress)
     if workload is None:
         workload = draw_workload(scenario)
     sent = workload.instants if sent is None else sent

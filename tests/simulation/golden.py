@@ -97,13 +97,13 @@ def estimates(scenario: Scenario, run: Run) -> dict[str, Estimate]:
     controls = np.column_stack([arrivals - 1.0, sizes - 1.0])
     controls = controls[:, np.ptp(controls, axis=0) > 1e-9]  # a deterministic one explains nothing
     return {
-        name: _intercept(quantity.batches, controls)
+        name: intercept(quantity.batches, controls)
         for name, quantity in measure(run, window).items()
         if quantity.batches.ndim == 1 and np.isfinite(quantity.batches).all()
     }
 
 
-def _intercept(batches: Floats, controls: Floats) -> Estimate:
+def intercept(batches: Floats, controls: Floats) -> Estimate:
     """What the batches would be on average, had the controls met their expectation."""
     design = np.column_stack([np.ones(len(batches)), controls])
     inverse = np.linalg.inv(design.T @ design)

@@ -144,7 +144,7 @@ def test_with_another_policy_everything_else_stays() -> None:
 
 
 def test_slotted_time_is_read() -> None:
-    assert scenario("run.time=slotted", "pools.1.slots=1").run.time == "slotted"
+    assert scenario("run.time=slotted", "pools.1.slots=1", "pools.1.capacity=inf").run.time == "slotted"
 
 
 # -- overrides -------------------------------------------------------------------------------------

@@ -282,6 +282,7 @@ def test_sizes_from_a_trace_contradict_a_law_of_service() -> None:
     [
         (["arrivals.law=deterministic"], 'arrivals.law = "deterministic", expected "poisson"'),
         (["service.law=deterministic"], 'service.law = "deterministic", expected "exponential"'),
+        (["pools.0.capacity=5"], 'pools.0.capacity = 5, expected "inf"'),
     ],
 )
 def test_slotted_time_has_its_own_laws(overrides: list[str], expected: str) -> None:

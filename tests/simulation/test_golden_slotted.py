@@ -1,0 +1,70 @@
+"""Slotted time against closed forms and other simulations: LSQ and what it is compared with."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from tests.simulation.golden import Case
+from tests.simulation.slotted import check
+
+SLOTTED = 'run = {time = "slotted"}\n'
+TEN_ROUTERS = f"{SLOTTED}routers = {{count = 10}}"
+ALIKE = '{name = "a", servers = 100, rate = 0.2}'
+TWO_SPEEDS = '{name = "fast", servers = 50, rate = 1.0}, {name = "slow", servers = 50, rate = 0.1}'
+UPDATE = 'name = "lsq"'
+IDLE = 'name = "lsq", refresh = "idle"'
+SAMPLE = 'name = "lsq", refresh = "sample"'
+WEIGHTED_SAMPLE = f'{SAMPLE}, weighted = true, rank = "present"'
+SED = 'name = "sed", rank = "present"'
+JSQ = 'name = "jsq"'
+JSQ2 = 'name = "power_of_d"'
+JIQ = 'name = "pull", stale = "keep", batch = "spread"'
+WEIGHTED_RANDOM = 'name = "weighted_random"'
+
+
+def homogeneous(policy: str, jobs: int, sojourn: tuple[float, float], error: float, **more: float) -> Case:
+    """Row G57: a hundred servers of rate 0.2, load 0.9, ten routers: 18 jobs a slot. `more`: per job."""
+    expected = {"sojourn_mean": sojourn} | {f"messages.{kind}": value for kind, value in more.items()}
+    return Case("G57", policy, ALIKE, "load = 0.9", expected, jobs, error, more=TEN_ROUTERS)
+
+
+def two_speeds(policy: str, jobs: int, sojourn: tuple[float, float], error: float, **more: float) -> Case:
+    """Row G59: fifty servers of rate 1 and fifty of rate 0.1, load 0.9, ten routers: 49.5 jobs a slot."""
+    expected = {"sojourn_mean": sojourn} | {f"messages.{kind}": value for kind, value in more.items()}
+    return Case("G59", policy, TWO_SPEEDS, "load = 0.9", expected, jobs, error, more=TEN_ROUTERS)
+
+
+QUICK = [
+    homogeneous(UPDATE, 100_000, (10.692, 0.014), 0.01, total=0.897, report=0.897, probe=0.0),
+    homogeneous(JSQ2, 60_000, (23.813, 0.05), 0.015),
+    two_speeds(UPDATE, 150_000, (7.973, 0.010), 0.015, total=0.596),
+    # Two messages to and from each of two servers, in each slot and for each router: 2·2·10 / 49.5 jobs.
+    two_speeds(WEIGHTED_SAMPLE, 100_000, (9.191, 0.022), 0.015, total=40 / 49.5),
+]
+
+LONG = [
+    homogeneous(UPDATE, 1_000_000, (10.692, 0.014), 0.005, total=0.897),
+    homogeneous(IDLE, 1_000_000, (11.265, 0.05), 0.01, total=0.375),
+    # 2·100 messages for each router with arrivals, 1 − exp(−1.8) of them, each of which has 1.8 jobs on average.
+    homogeneous(JSQ, 1_000_000, (10.814, 0.03), 0.01, total=200 * (1 - math.exp(-1.8)) / 1.8),
+    homogeneous(JIQ, 1_000_000, (12.350, 0.03), 0.01, total=0.3745),
+    homogeneous(JSQ2, 600_000, (23.813, 0.05), 0.01, total=4 * (1 - math.exp(-1.8)) / 1.8),
+    two_speeds(JSQ, 1_000_000, (8.867, 0.018), 0.01, total=200 * (1 - math.exp(-4.95)) / 4.95),
+    two_speeds(SED, 1_000_000, (9.299, 0.018), 0.01),
+    two_speeds(SAMPLE, 1_500_000, (19.995, 0.062), 0.01),
+    two_speeds(WEIGHTED_SAMPLE, 1_000_000, (9.191, 0.022), 0.01),
+    two_speeds(UPDATE, 1_000_000, (7.973, 0.010), 0.01, total=0.596),
+]
+
+
+@pytest.mark.parametrize("case", QUICK, ids=str)
+def test_golden_row(case: Case) -> None:
+    check(case)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", LONG, ids=str)
+def test_golden_row_that_takes_long(case: Case) -> None:
+    check(case)
