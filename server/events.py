@@ -26,6 +26,9 @@ class Work:
         self.started = arrived
         self.state = Work.WAITING
 
+    def __repr__(self) -> str:
+        return f"Work(job={self.job}, router={self.session.router}, arrived={self.arrived}, state={self.state!r})"
+
 
 class RouterJoined(NamedTuple):
     """A link to a router is up."""

@@ -28,3 +28,6 @@ class Session:
         self.up = True
         self.held = 0
         self.believed = 0
+
+    def __repr__(self) -> str:
+        return f"Session({self.router}, seen={self.seen}, believed={self.believed}, up={self.up})"
