@@ -84,7 +84,9 @@ def run(experiment: Experiment, options: Options, progress: Progress) -> Report:
     measured = measure(live.run, window_of(scenario))
     paired = _replay(scenario, workload, live, options.replications, progress)
     predictions = _predict(scenario)
-    ideal = _without_delay(scenario, paired, len(workload.instants), progress) if predictions else None
+    ideal = None
+    if predictions and experiment.trace is None:  # a trace cannot be drawn at any length
+        ideal = _without_delay(scenario, paired, len(workload.instants), progress)
     steady = steadiness(experiment, [measured], options.alarms)
     table = compare(_comparable(measured, options), [each.quantities for each in paired], ideal, predictions,
                     options.alarms)  # fmt: skip
