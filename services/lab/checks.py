@@ -14,7 +14,7 @@ from services.measure.records import Records
 from services.scenario import Scenario
 
 LATENESS_LIMIT_UNITS = 0.10
-DELAY_LIMIT_UNITS = 0.25
+DELAY_LIMIT_UNITS = 0.50
 """The simulation that a live run is compared with knows mean delays; stalls of the machine are no network."""
 CPU_LIMIT = 0.90
 

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as RichTable
 
+from services.lab.checks import DELAY_LIMIT_UNITS, LATENESS_LIMIT_UNITS
 from services.lab.compare import TAIL_SHARE, Row
 from services.lab.report import Report
 from services.lab.simulate import place
@@ -191,9 +192,9 @@ def _steadiness(report: Report) -> Iterator[str]:
 
 def _machine(details: Mapping[str, Any]) -> Iterator[str]:
     if "lateness_p99_units" in details:
-        yield f"generator lateness p99: {details['lateness_p99_units']:.4f} time units (allowed 0.1)"
+        yield f"generator lateness p99: {details['lateness_p99_units']:.4f} time units (allowed {LATENESS_LIMIT_UNITS})"
     if "delay_p99_units" in details:
-        yield f"delay of messages p99: {details['delay_p99_units']:.4f} time units (allowed 0.25)"
+        yield f"delay of messages p99: {details['delay_p99_units']:.4f} time units (allowed {DELAY_LIMIT_UNITS})"
     if lag_s := details.get("timer_lag_s"):
         p50, p99 = ("unknown" if value is None else f"{value * 1e3:.2g} ms" for value in lag_s)
         yield f"timer lag of the servers: p50 below {p50}, p99 below {p99}"

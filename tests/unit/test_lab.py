@@ -125,10 +125,10 @@ def test_a_job_that_is_missing_anywhere_violates_conservation():
 
 
 def test_a_run_is_invalid_for_reasons_that_say_what_to_do():
-    assert invalidities(0.1, 0.25, {"router-1": 0.9}, 0) == []
-    late, held_up, busy, unanswered = invalidities(0.11, 0.3, {"router-1": 0.91}, 3)
+    assert invalidities(0.1, 0.5, {"router-1": 0.9}, 0) == []
+    late, held_up, busy, unanswered = invalidities(0.11, 0.6, {"router-1": 0.91}, 3)
     assert late.startswith("the generator was late: p99 0.11 time units, allowed 0.1: choose a larger")
-    assert held_up.startswith("messages were held up: p99 0.3 time units, allowed 0.25")
+    assert held_up.startswith("messages were held up: p99 0.6 time units, allowed 0.5")
     assert busy.startswith("router-1 used 91% of a core") and unanswered.startswith("3 jobs got no answer")
     assert invalidities(math.nan, 0.0, {}, 0) != []
 
