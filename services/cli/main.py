@@ -53,10 +53,10 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 def run_command(arguments: Sequence[str]) -> int:
     """Run one command line; return its exit code."""
-    as_json = "--json" in arguments
+    arguments, as_json = list(arguments), "--json" in arguments
     try:
         command = typer.main.get_command(app)
-        code = command.main(list(arguments) or ["--help"], prog_name="herdless", standalone_mode=False)
+        code = command.main(arguments or ["--help"], prog_name="herdless", standalone_mode=False)
         if code == EXIT_INTERRUPTED:  # what newer versions of typer make of Ctrl-C
             raise KeyboardInterrupt
         return code if isinstance(code, int) else 0
@@ -64,6 +64,8 @@ def run_command(arguments: Sequence[str]) -> int:
         message = f"{error.format_message()} (herdless --help)"  # type: ignore[attr-defined]
         return _complain("usage", message, EXIT_USER_MISTAKE, as_json)
     except (typer.Abort, KeyboardInterrupt):
+        if arguments[:1] == ["up"]:  # its proper end, and it has said its one JSON object
+            return EXIT_INTERRUPTED
         return _complain("interrupted", "interrupted", EXIT_INTERRUPTED, as_json)
     except SettingsError as error:
         return _complain("settings", str(error), EXIT_USER_MISTAKE, as_json)

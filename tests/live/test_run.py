@@ -11,8 +11,10 @@ import subprocess
 import sys
 import time
 import uuid
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
+from http.client import HTTPConnection
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -228,6 +230,19 @@ def test_an_interrupted_run_ends_its_processes(lab, number):
     assert (process.returncode, err) == (130, "")
     assert json.loads(out) == {"error": {"kind": "interrupted", "message": "interrupted"}}
     assert lab.processes() == []
+
+
+def test_a_cluster_that_is_up_serves_jobs_until_ctrl_c(lab):
+    process = lab.start("up", "small.toml", "--json")
+    routers = json.loads(process.stdout.readline())["routers"]
+    with closing(HTTPConnection(urlsplit(routers[1]).netloc, timeout=BOUND_S)) as connection:
+        connection.request("POST", "/v1/jobs")
+        answer = connection.getresponse()
+        assert answer.status == 200 and json.loads(answer.read())["outcome"] == "served"
+    code, out, _ = lab.run("policy", "power_of_d", "--set", "d=3", "--routers", ",".join(routers), "--json")
+    assert code == 0 and [table["d"] for table in json.loads(out)["routers"].values()] == [3, 3]
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=BOUND_S) == ("", "") and process.returncode == 130
 
 
 def test_processes_end_with_a_lab_that_is_killed(lab):
