@@ -64,15 +64,26 @@ def simulate(
     as_json: AsJson = False,
     replications: Annotated[int, typer.Option(min=1, max=1000, help="Independent simulations.")] = 4,
     alarms: Alarms = 1e-3,
+    out: Annotated[
+        Path | None, typer.Option(help="The folder of its page; left out: runs/<UTC time>-<scenario>.")
+    ] = None,
+    page: Annotated[bool, typer.Option("--page/--no-page", help="Whether to write a page with figures.")] = True,
 ) -> int:
     """Simulate a scenario in virtual time, without delay, and compare it with theory."""
     check_alarms(alarms)
     from services.lab.experiment import read_experiment
+    from services.lab.folder import make_folder
+    from services.lab.page import keep_simulation
     from services.lab.run import simulate as simulate_scenario
 
     experiment = read_experiment(scenario, set)
+    folder = make_folder(experiment.scenario, out, parts=()) if out else None  # a mistake in it is told at once
     with progress_bar(as_json) as progress:
         report = simulate_scenario(experiment, replications, alarms, progress)
+        if page:
+            progress("write", 0.0)
+            options = [f"--replications={replications}", f"--false-alarms={alarms:g}"]
+            report = keep_simulation(report, folder, options)
     return say_report(report, as_json)
 
 

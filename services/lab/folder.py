@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,8 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def make_folder(scenario: Scenario, out: Path | None = None) -> Path:
-    """Make the run's folder, `runs/<UTC time>-<scenario>` unless another one is asked for.
+def make_folder(scenario: Scenario, out: Path | None = None, parts: Sequence[str] = ("logs", "metrics")) -> Path:
+    """Make the run's folder, `runs/<UTC time>-<scenario>` unless another one is asked for, and folders in it.
 
     Raises:
         SettingsError: It cannot be made, or holds a run already.
@@ -31,19 +31,25 @@ def make_folder(scenario: Scenario, out: Path | None = None) -> Path:
     if (folder / "summary.json").exists():
         raise SettingsError(f"--out {folder}: holds a run already: choose another folder")
     try:
-        (folder / "logs").mkdir(parents=True, exist_ok=True)
-        (folder / "metrics").mkdir(exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        for part in parts:
+            (folder / part).mkdir(exist_ok=True)
         (folder / "scenario.toml").write_text(scenario_toml(scenario), encoding="utf-8")
     except OSError as error:
         raise SettingsError(f"--out {folder}: cannot be written: {error.strerror}") from None
     return folder
 
 
+def write_summary(folder: Path, summary: Mapping[str, Any]) -> None:
+    """Write the JSON object of a command."""
+    (folder / "summary.json").write_text(json.dumps(summary, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+
+
 def write_results(
     folder: Path, summary: Mapping[str, Any], expositions: Mapping[str, str], records: Records, fleet: Fleet
 ) -> None:
     """Write the summary, the final metrics of each process, and one row a job."""
-    (folder / "summary.json").write_text(json.dumps(summary, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    write_summary(folder, summary)
     for name, text in expositions.items():
         safe = "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in name)
         (folder / "metrics" / f"{safe}.txt").write_text(text, encoding="utf-8")

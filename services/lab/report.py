@@ -10,6 +10,7 @@ import numpy as np
 
 from services.lab.checks import Check
 from services.lab.compare import Row, Table
+from services.measure.curves import Curves
 from services.measure.quantities import Quantity
 from services.measure.stationarity import Stationarity, not_tested
 from services.measure.verdict import Word, interval95
@@ -36,6 +37,7 @@ class Report:
         trace: What was replayed.
         details: Further keys of the JSON object.
         stationarity: Whether the halves of the window agree.
+        curves: What only figures show, by column.
     """
 
     scenario: Scenario
@@ -47,6 +49,7 @@ class Report:
     trace: Sequence[str] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
     stationarity: Stationarity = NOTHING_WAS_RUN
+    curves: Mapping[str, Curves] = field(default_factory=dict)
 
     @property
     def verdict(self) -> Word:

@@ -17,10 +17,12 @@ from services.lab.compare import Table, compare
 from services.lab.experiment import Experiment
 from services.lab.folder import make_folder, write_results
 from services.lab.live import Live, Plan, Progress, measure_live
+from services.lab.page import PAGE, Asked, write_page
 from services.lab.report import Report, plain
 from services.lab.simulate import Quantities, Simulated, Task, pooled, run_tasks, window_of
 from services.lab.steady import steadiness
 from services.loadgen.workload import Workload
+from services.measure.curves import curves, together
 from services.measure.quantities import measure
 from services.measure.records import Fleet
 from services.measure.stationarity import Stationarity
@@ -94,12 +96,20 @@ def run(experiment: Experiment, options: Options, progress: Progress) -> Report:
         scenario, table, "live", checks,
         invalidities(live.generation.lateness_p99_units, live.delay_p99_units, live.cpu, live.unanswered),
         [*_hints(experiment, table, steady), *_live_hints(scenario, live, options)],
-        experiment.trace_lines(), _details(live, folder, options, len(paired)),
-        steady,
+        experiment.trace_lines(), _details(live, folder, options, len(paired)), steady,
+        {"live": curves(live.run, window_of(scenario)), "simulated": together([each.curves for each in paired])},
     )  # fmt: skip
     progress("write", 0.0)
     write_results(folder, report.json(), live.expositions, records, live.run.fleet)
+    write_page(folder, report, Asked("run", "live run", _given(options)))
     return report
+
+
+def _given(options: Options) -> list[str]:
+    """The options as a command line has them, but for those that name a place."""
+    found = ["--http"] if options.http else []
+    found += ["--replications", str(options.replications)] if options.replications else []
+    return found + (["--false-alarms", f"{options.alarms:g}"] if options.alarms != FALSE_ALARMS else [])
 
 
 async def _measure(scenario: Scenario, folder: Path, options: Options, progress: Progress) -> Live:
@@ -142,7 +152,7 @@ def simulate(experiment: Experiment, replications: int, alarms: float, progress:
     table = compare(None, [quantities], quantities, _predict(scenario), alarms)
     steady = steadiness(experiment, [each.quantities for each in found], alarms)
     return Report(scenario, table, "simulated", hints=_hints(experiment, table, steady), trace=experiment.trace_lines(),
-                  stationarity=steady)  # fmt: skip
+                  stationarity=steady, curves={"simulated": together([each.curves for each in found])})  # fmt: skip
 
 
 def solve_scenario(experiment: Experiment, method: str) -> Report:
@@ -228,6 +238,7 @@ def _details(live: Live, folder: Path, options: Options, replications: int) -> d
     delays = live.delays
     return {
         "run_folder": str(folder),
+        "report": str(folder / PAGE),
         "false_alarms": options.alarms,
         "replications": replications,
         "jobs": len(live.run.records.intended),

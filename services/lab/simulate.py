@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from services.loadgen.workload import Workload, draw_workload
+from services.measure.curves import Curves, curves
 from services.measure.quantities import Quantity, Window, measure
 from services.measure.records import Floats
 from services.scenario import Scenario
@@ -50,6 +51,7 @@ class Simulated:
     """What one simulation gave, and how long it took."""
 
     quantities: Quantities
+    curves: Curves
     took_s: float
 
 
@@ -63,7 +65,8 @@ def run_task(task: Task) -> Simulated:
     began = time.perf_counter()
     workload = task.workload if task.workload is not None else draw_workload(task.scenario)
     run = simulate(task.scenario, workload, sent=task.sent, delays=task.delays, replication=task.replication)
-    return Simulated(measure(run, window_of(task.scenario)), time.perf_counter() - began)
+    window = window_of(task.scenario)
+    return Simulated(measure(run, window), curves(run, window), time.perf_counter() - began)
 
 
 def run_tasks(tasks: Sequence[Task], progress: Callable[[float], None]) -> list[Simulated]:

@@ -177,6 +177,8 @@ def _lines(report: Report) -> Iterator[str]:
         yield f"[bold]verdict: {escape(_verdict(report))}[/bold]"
     if folder := report.details.get("run_folder"):
         yield escape(f"everything is in {folder}")
+    if page := report.details.get("report"):
+        yield escape(f"the page to read is {page}")
 
 
 def _steadiness(report: Report) -> Iterator[str]:

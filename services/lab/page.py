@@ -1,0 +1,163 @@
+"""Writes the page of a command, and its figures, into the run's folder.
+
+What draws them is imported here and not before: it takes long, and not every command needs it.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from router.protocol.errors import SettingsError
+from services.lab.folder import make_folder, write_summary
+from services.lab.report import Report
+from services.scenario import Scenario, scenario_toml
+from services.scenario_parts import TraceArrivals
+
+if TYPE_CHECKING:
+    from services.report.drawing import Drawing
+    from services.report.page import Subject
+
+PAGE = "report.html"
+
+_FILES = {
+    "summary.json": "Everything that the command found, as one JSON object.",
+    "scenario.toml": "The scenario as it was run.",
+    "jobs.csv": "One row a job: its instants, times, router, server and outcome.",
+    "results.csv": "One row for each point and policy.",
+    "metrics": "The final metrics of each process.",
+    "logs": "What the processes said.",
+    "figures": "Each figure as SVG and as PDF.",
+}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the user asked for.
+
+    Attributes:
+        command: Of `herdless`. `words`: what it is, for people.
+        options: As they stand on a command line, after the scenario.
+    """
+
+    command: str
+    words: str
+    options: Sequence[str] = ()
+
+
+def write_page(folder: Path, report: Report, asked: Asked) -> Path:
+    """Write the page of a live run or a simulation."""
+    from services.report.figures import run_figures
+    from services.report.page import run_page
+
+    summary = report.json()
+    drawings = run_figures(summary["quantities"], report.curves, report.scenario.run.warmup)
+    write_drawings(folder, drawings)
+    return write_text(folder, run_page(subject(folder, report.scenario, asked, summary), summary, drawings))
+
+
+def keep_simulation(report: Report, folder: Path | None, options: Sequence[str]) -> Report:
+    """Write everything that a simulation has found; the report that says where.
+
+    Args:
+        report: What it has found.
+        folder: Where to; `None`: a new one, and none if there can be none: whoever wants the numbers alone may not be
+            able to write here.
+        options: Of the command.
+    """
+    try:
+        folder = folder or make_folder(report.scenario, parts=())
+    except SettingsError as error:
+        return replace(report, hints=[*report.hints, f"no page was written: {error}"])
+    places = {"run_folder": str(folder), "report": str(folder / PAGE)}
+    report = replace(report, details={**report.details, **places})
+    write_summary(folder, report.json())
+    write_page(folder, report, Asked("simulate", "simulation", options))
+    return report
+
+
+def write_drawings(folder: Path, drawings: Sequence[Drawing]) -> None:
+    """Write each figure as SVG and as PDF."""
+    (folder / "figures").mkdir(exist_ok=True)
+    for drawing in drawings:
+        (folder / "figures" / f"{drawing.name}.svg").write_text(drawing.svg, encoding="utf-8")
+        (folder / "figures" / f"{drawing.name}.pdf").write_bytes(drawing.pdf)
+
+
+def write_text(folder: Path, page: str) -> Path:
+    """Write the page itself."""
+    path = folder / PAGE
+    path.write_text(page, encoding="utf-8")
+    return path
+
+
+def subject(folder: Path, scenario: Scenario, asked: Asked, summary: Mapping[str, Any]) -> Subject:
+    """What the page is about, in words."""
+    from services.report.page import Subject
+    from services.report.sentences import verdict_sentence
+
+    again = ["herdless", asked.command, "scenario.toml", *asked.options]
+    return Subject(
+        asked.words,
+        scenario.title or scenario.name,
+        scenario.source,
+        (summary["verdict"], verdict_sentence(summary)),
+        _system(scenario, summary),
+        _machine(),
+        scenario_toml(_without_place(scenario)),
+        [shlex.join(again)],
+        [(name, text) for name, text in _FILES.items() if (folder / name).exists()],
+    )
+
+
+def _without_place(scenario: Scenario) -> Scenario:
+    """A trace by its name alone: where it lies on this machine tells a reader nothing."""
+    arrivals = scenario.arrivals
+    if not isinstance(arrivals, TraceArrivals):
+        return scenario
+    return scenario.model_copy(update={"arrivals": arrivals.model_copy(update={"path": Path(arrivals.path).name})})
+
+
+def _system(scenario: Scenario, summary: Mapping[str, Any]) -> list[tuple[str, str]]:
+    pools = "; ".join(
+        f"{pool.servers} {pool.name}: rate {pool.rate:g}, {pool.slots} {'slot' if pool.slots == 1 else 'slots'}, "
+        f"capacity {pool.capacity:g}"
+        for pool in scenario.pools
+    )
+    plan = scenario.run
+    found = [
+        ("Policy", _policy(scenario.policy)),
+        ("Routers", str(scenario.routers.count)),
+        ("Servers", pools),
+        ("Load", "as the trace has it" if isinstance(scenario.arrivals, TraceArrivals) else f"{scenario.load:g}"),
+        ("Duration", f"{plan.duration:g} time units, after a warm-up of {plan.warmup:g}; {plan.time} time"),
+        ("Time unit", f"{scenario.time_unit_s:g} s in live runs"),
+        ("Seed", str(scenario.seed)),
+    ]
+    if "jobs" in summary:
+        found.append(("Jobs", f"{summary['jobs']}"))
+    if "replications" in summary:
+        found.append(("Simulations", f"{summary['replications']} of the same jobs"))
+    return found
+
+
+def _policy(table: Mapping[str, Any]) -> str:
+    parameters = ", ".join(f"{key} = {value}" for key, value in table.items() if key != "name")
+    return f"{table['name']} ({parameters})" if parameters else str(table["name"])
+
+
+def _machine() -> list[tuple[str, str]]:
+    """What may matter to whoever repeats it; no names of machines or places."""
+    packages = ", ".join(f"{name} {version(name)}" for name in ("numpy", "scipy", "aiohttp"))
+    return [
+        ("Herdless", version("herdless")),
+        ("Python", f"{platform.python_version()} ({sys.implementation.name}), {packages}"),
+        ("Machine", f"{platform.system()} {platform.release()}, {platform.machine()}, {os.cpu_count()} cores"),
+    ]
