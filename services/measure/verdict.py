@@ -102,7 +102,7 @@ def paired(name: str, live: Quantity, simulated: Sequence[Quantity], tests: int,
     if among == 0.0:
         widening, freedom = own_widening, own_freedom
     variance = max(among * (1.0 + 1.0 / replications), of_live)
-    error = float(np.sqrt(variance * widening / batches))
+    error = float(np.sqrt(variance * widening / batches)) * _skew(name, float(mean.mean()), scale)
     return _judge(name, difference, scale, error, freedom, batches, tests, alarms)
 
 
@@ -113,6 +113,7 @@ def against(name: str, simulated: Quantity, predicted: float, tests: int, alarms
     if not np.isfinite(batches).all():
         return Comparison("not_compared", difference, float("nan"), float("nan"))
     error, freedom = _error_of_mean(batches)
+    error *= _skew(name, float(simulated.value), predicted)
     return _judge(name, difference, abs(predicted), error, freedom, len(batches), tests, alarms)
 
 
@@ -149,6 +150,14 @@ def _memory(deviations: Floats, freedom: float) -> tuple[float, float, float]:
         together += both
     widening = 1.0 + 2.0 * together
     return products / freedom, widening, max(freedom / (2.0 * widening - 1.0), 1.0)
+
+
+def _skew(name: str, found: float, other: float) -> float:
+    """By what to raise the error of an estimate that may be too small.
+
+    An estimate of a variance that happens to be small looks surer than it is, since its error grows with it.
+    """
+    return other / found if is_coarse(name) and 0.0 < found < other else 1.0
 
 
 def limit(simulated: float, predicted: float) -> Comparison:

@@ -116,6 +116,17 @@ def test_an_exact_value_is_met_and_a_wrong_one_is_not():
     assert against("sojourn_mean", found, 2.2, 20, 1e-3).word == "differ"
 
 
+def test_a_variance_that_is_small_by_chance_is_no_surer_for_that():
+    found = run_of(np.random.default_rng(26), mean=1.0, spread=0.2)
+    plain = against("jobs_in_system_mean", found, 2.0, 1, 1e-3).noise
+    assert against("jobs_in_system_variance", found, 2.0, 1, 1e-3).noise == pytest.approx(plain * 2.0 / found.value)
+    assert against("jobs_in_system_variance", found, 0.5, 1, 1e-3).noise == pytest.approx(plain)
+    high = quantity(np.full(BATCHES, 2.0))
+    raised = paired("jobs_in_system_variance", high, [found, run_of(np.random.default_rng(27), mean=1.0)], 1, 1e-3)
+    usual = paired("jobs_in_system_mean", high, [found, run_of(np.random.default_rng(27), mean=1.0)], 1, 1e-3)
+    assert raised.noise > 1.5 * usual.noise
+
+
 def test_intervals_cover_what_they_should():
     rng = np.random.default_rng(24)
     covered = 0
