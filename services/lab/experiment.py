@@ -12,6 +12,7 @@ from services.loadgen.workload import Workload, draw_workload, lay_out
 from services.scenario import Scenario, parse_scenario
 from services.scenario_parts import TraceArrivals
 from services.scenarios import shipped
+from services.solver import with_weights
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,7 @@ class Experiment:
     """What is to be run.
 
     Attributes:
-        scenario: With the path of its trace, if it has one, made absolute.
+        scenario: With the path of its trace, if it has one, made absolute, and the best weights, if it asks for them.
         trace: What it replays.
     """
 
@@ -57,6 +58,7 @@ def read_experiment(name: str, overrides: Sequence[str] = ()) -> Experiment:
         TraceError: The trace cannot be read as asked.
     """
     scenario, folder = _read_scenario(name, overrides)
+    scenario = with_weights(scenario)
     if not isinstance(scenario.arrivals, TraceArrivals):
         return Experiment(scenario, None)
     path = _find(scenario.arrivals.path, folder)
@@ -85,7 +87,10 @@ def _find(name: str, folder: Path) -> Path:
         if path.is_file():
             return path.resolve()
     beside = "" if folder == Path() else f" beside the scenario, in {folder},"
-    raise SettingsError(f'arrivals.path = "{name}": no such file{beside} and none in the working directory')
+    raise SettingsError(
+        f'arrivals.path = "{name}": no such file{beside} and none in the working directory: '
+        "say where the trace is: --set arrivals.path=FILE"
+    )
 
 
 def _read(path: Path, what: str) -> bytes:

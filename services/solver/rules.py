@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from services.models.loss import LossSystem
+from services.models.queue_split import optimal_queue_split
 from services.models.static_split import optimal_split
 from services.scenario import Scenario
 from services.solver.parameters import parameter
@@ -93,17 +94,20 @@ def split_weights(scenario: Scenario) -> list[float]:
 
 
 def optimal_weights(scenario: Scenario) -> list[float]:
-    """Return the weights of one server of each pool with which a random split loses fewest jobs.
+    """Return the weights of one server of each pool with which a random split loses fewest jobs, or has fewest waiting.
 
     Raises:
-        ValueError: Servers have room to wait, or different rates.
+        ValueError: It is known neither for such servers nor for such a load.
     """
-    if not loses_at_once(scenario) or len({pool.rate for pool in scenario.pools}) > 1:
-        raise ValueError(
-            'policy.weights = "optimal" is known for servers with capacity = slots and one rate: '
-            'choose "rate", "capacity" or a list'
-        )
-    return list(optimal_split(loss_system(scenario)).offered)
+    if loses_at_once(scenario) and len({pool.rate for pool in scenario.pools}) == 1:
+        return list(optimal_split(loss_system(scenario)).offered)
+    if only(scenario) and sizes_not_exponential(scenario) is None and scenario.load < 1:
+        pools = scenario.pools
+        return optimal_queue_split([pool.servers for pool in pools], [pool.rate for pool in pools], scenario.rate_total)
+    raise ValueError(
+        'policy.weights = "optimal" is known for servers with capacity = slots and one rate, and for '
+        'exponential sizes, one slot a server, unlimited room and a load below 1: choose "rate", "capacity" or a list'
+    )
 
 
 def loss_system(scenario: Scenario) -> LossSystem:

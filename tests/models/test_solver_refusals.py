@@ -109,11 +109,11 @@ def test_sizes_of_another_law_have_no_chain() -> None:
     )
 
 
-def test_best_weights_are_known_for_loss_systems_alone() -> None:
-    experiment = scenario('name = "weighted_random"; weights = "optimal"', TWENTY, arrivals=HALF)
-    assert refusal(experiment, "closed").endswith(
-        'scenario x: policy.weights = "optimal" is known for servers with capacity = slots and one rate: '
-        'choose "rate", "capacity" or a list'
+def test_best_weights_are_known_for_loss_systems_and_single_slots_alone() -> None:
+    some_room = scenario('name = "weighted_random"; weights = "optimal"', "servers = 20; capacity = 3", arrivals=HALF)
+    assert refusal(some_room, "closed").endswith(
+        'scenario x: policy.weights = "optimal" is known for servers with capacity = slots and one rate, and for '
+        'exponential sizes, one slot a server, unlimited room and a load below 1: choose "rate", "capacity" or a list'
     )
 
 

@@ -60,7 +60,7 @@ def test_mean_rate_is_the_rate_asked_for() -> None:
 
 def test_it_is_stationary_from_the_start() -> None:
     # The first time unit alone: a burst comes first with probability `share`, not always or never.
-    runs = 2_000
+    runs = 400
     jobs = np.array([len(drawn(1.0, seed)) for seed in range(runs)])
     assert abs(jobs.mean() - RATE) <= 4.0 * math.sqrt(dispersion(1.0) * RATE / runs)
 
