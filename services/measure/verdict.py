@@ -96,9 +96,9 @@ def paired(name: str, live: Quantity, simulated: Sequence[Quantity], tests: int,
     if not np.isfinite(live.batches).all() or not np.isfinite(each).all():
         return Comparison("not_compared", difference, float("nan"), float("nan"))
     batches = each.shape[1]
-    among, widening, freedom = _memory(each - mean, (replications - 1) * batches)
+    among, widening, freedom = memory_of(each - mean, (replications - 1) * batches)
     apart = live.batches - mean
-    of_live, own_widening, own_freedom = _memory(apart[np.newaxis] - apart.mean(), batches - 1)
+    of_live, own_widening, own_freedom = memory_of(apart[np.newaxis] - apart.mean(), batches - 1)
     if among == 0.0:
         widening, freedom = own_widening, own_freedom
     variance = max(among * (1.0 + 1.0 / replications), of_live)
@@ -119,11 +119,11 @@ def against(name: str, simulated: Quantity, predicted: float, tests: int, alarms
 
 def _error_of_mean(batches: Floats) -> tuple[float, float]:
     """The standard error of the mean of one series, and its degrees of freedom."""
-    variance, widening, freedom = _memory(batches[np.newaxis] - batches.mean(), len(batches) - 1)
+    variance, widening, freedom = memory_of(batches[np.newaxis] - batches.mean(), len(batches) - 1)
     return float(np.sqrt(variance * widening / len(batches))), freedom
 
 
-def _memory(deviations: Floats, freedom: float) -> tuple[float, float, float]:
+def memory_of(deviations: Floats, freedom: float) -> tuple[float, float, float]:
     """The variance of a batch, by what memory widens that of a mean, and the degrees of freedom that are left.
 
     Neighbouring batches of a queue resemble each other, which makes the naive error too small. The covariances of

@@ -1,0 +1,60 @@
+"""A comparison of policies as a person reads it: one row a policy, then sentences."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from services.lab.contest import Contest, column_of
+from services.lab.rivals import Outcome
+
+HEADINGS = {
+    "sojourn_mean": "mean sojourn",
+    "sojourn_p95": "p95",
+    "sojourn_p99": "p99",
+    "waiting_mean": "mean wait",
+    "wait_probability": "P(wait)",
+    "block_probability": "P(block)",
+    "abandon_probability": "P(abandon)",
+    "messages.total": "messages/job",
+}
+
+_WITH_INTERVAL = ("sojourn_mean", "block_probability", "abandon_probability")
+"""The others have theirs in the summary: a row has to fit on a screen."""
+
+
+def print_contest(contest: Contest, console: Console) -> None:
+    """Print everything that a person wants to know of a comparison."""
+    scenario = contest.scenario
+    how = "live, one after another" if contest.column == "live" else "simulated"
+    console.print(f"\n[bold]{escape(scenario.title or scenario.name)}[/bold]", highlight=False)
+    console.print(f"{len(contest.outcomes)} policies, the same jobs for each, {how}", highlight=False)
+    names = [name for name in HEADINGS if name in contest.compared and name != "waiting_mean"]
+    table = Table("policy", *(HEADINGS[name] for name in names), box=None, padding=(0, 2, 0, 0), pad_edge=False,
+                  header_style="bold")  # fmt: skip
+    table.columns[0].overflow = "fold"
+    for outcome in contest.outcomes:
+        table.add_row(escape(outcome.rival.label), *_cells(outcome, names))
+    console.print(table)
+    console.print()
+    for sentence in contest.statements():
+        console.print(escape(sentence), highlight=False)
+    for violation in contest.violated:
+        console.print(f"[bold red]VIOLATED[/bold red]: {escape(violation)}", highlight=False)
+    for reason in contest.invalid:
+        console.print(f"[bold red]INVALID[/bold red]: {escape(reason)}", highlight=False)
+    if folder := contest.details.get("run_folder"):
+        console.print(escape(f"everything is in {folder}"), highlight=False)
+
+
+def _cells(outcome: Outcome, names: list[str]) -> list[str]:
+    if not outcome.has_mean:
+        return ["[yellow]unstable[/yellow]", *[""] * (len(names) - 1)]
+    cells = []
+    for name in names:
+        column = column_of(outcome.runs, name)
+        value, (low, high) = column["value"], column["ci95"]
+        half = f" ±{(high - low) / 2.0:.3f}" if name in _WITH_INTERVAL and low is not None else ""
+        cells.append("" if value is None else f"{value:.3f}{half}")
+    return cells

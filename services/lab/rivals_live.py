@@ -1,0 +1,75 @@
+"""Several policies live, one after another, each on a cluster of its own and on the same jobs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+from router.protocol.errors import SettingsError
+from services.lab.checks import conservation, identities, invalidities
+from services.lab.cluster import start_cluster
+from services.lab.folder import make_folder, write_results
+from services.lab.live import Live, Plan, Progress, measure_live
+from services.lab.report import plain
+from services.lab.rivals import Outcome, Rival
+from services.lab.simulate import Quantities, window_of
+from services.lab.steady import steadiness
+from services.measure.quantities import measure
+
+
+def measure_rivals(
+    rivals: Sequence[Rival], folder: Path, port: int, alarms: float, progress: Progress
+) -> list[Outcome]:
+    """Measure all policies.
+
+    Args:
+        rivals: The policies.
+        folder: Each one's run goes into a folder of its own there.
+        port: Of the first router; 0: any free ones.
+        alarms: The rate of false alarms of all comparisons of halves.
+        progress: Called with the share that is done.
+
+    Raises:
+        SettingsError: No job arrives, or time is slotted.
+        RunInvalid: A process died, a port is in use.
+    """
+    scenario = rivals[0].scenario
+    if scenario.run.time != "continuous":
+        raise SettingsError(f'run.time = "{scenario.run.time}": a live run has no slots: say --simulate')
+    if not len(rivals[0].experiment.workload().instants):
+        raise SettingsError(f"run.duration = {scenario.run.duration:g}: no job arrives: choose a longer one")
+    outcomes = []
+    for place, rival in enumerate(rivals):
+
+        def share(stage: str, done: float, place: int = place) -> None:
+            if stage == "live":
+                progress("live", (place + done) / len(rivals))
+
+        own = make_folder(rival.scenario, folder / f"{place + 1}-{rival.scenario.policy_name}")
+        live = asyncio.run(_measure(rival, own, port, share))
+        outcomes.append(_outcome(rival, own, live, alarms / len(rivals)))
+    return outcomes
+
+
+async def _measure(rival: Rival, folder: Path, port: int, progress: Progress) -> Live:
+    scenario = rival.scenario
+    async with start_cluster(scenario, folder / "logs", port=port) as cluster:
+        plan = Plan(scenario, folder / "scenario.toml", scenario.fleet(), folder)
+        return await measure_live(plan, cluster, progress)
+
+
+def _outcome(rival: Rival, folder: Path, live: Live, alarms: float) -> Outcome:
+    records = live.run.records
+    found: Quantities = measure(live.run, window_of(rival.scenario))
+    checks = [*conservation(records, live.totals), *identities(rival.scenario, records, live.totals)]
+    invalid = invalidities(live.generation.lateness_p99_units, live.delay_p99_units, live.cpu, live.unanswered)
+    summary = {
+        "policy": dict(rival.scenario.policy),
+        "values": {name: plain(quantity.value) for name, quantity in found.items()},
+        "invalid": invalid,
+        "cpu": plain(live.cpu),
+    }
+    write_results(folder, summary, live.expositions, records, live.run.fleet)
+    steady = steadiness(rival.experiment, [found], alarms)
+    return Outcome(rival, [found], steady, len(records.intended), checks, invalid)
