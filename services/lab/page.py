@@ -63,6 +63,26 @@ def write_page(folder: Path, report: Report, asked: Asked) -> Path:
     return write_text(folder, run_page(subject(folder, report.scenario, asked, summary), summary, drawings))
 
 
+def write_contest_page(folder: Path, scenario: Scenario, summary: Mapping[str, Any], asked: Asked) -> Path:
+    """Write the page of a comparison of policies.
+
+    Args:
+        folder: Its folder.
+        scenario: What all policies ran.
+        summary: The JSON object of the command.
+        asked: What the user asked for.
+    """
+    from services.report.contest_figures import contest_figures
+    from services.report.contest_page import contest_page
+
+    drawings = contest_figures(summary)
+    write_drawings(folder, drawings)
+    about = subject(folder, scenario, asked, summary)
+    system = [fact for fact in about.system if fact[0] != "Policy"]
+    system.insert(0, ("Policies", ", ".join(summary["policies"])))
+    return write_text(folder, contest_page(replace(about, system=system), summary, drawings))
+
+
 def keep_simulation(report: Report, folder: Path | None, options: Sequence[str]) -> Report:
     """Write everything that a simulation has found; the report that says where.
 

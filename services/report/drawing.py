@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
 
 INK, FAINT = "#1a1a1a", "#8c8c8c"
 BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"
@@ -33,9 +34,9 @@ WIDTH, HEIGHT = 4.6, 3.0
 
 _STYLE: dict[str, Any] = {
     "font.family": ["DejaVu Sans"],
-    "font.size": 8.5,
+    "font.size": 9.0,
     "text.color": INK,
-    "axes.labelsize": 8.5,
+    "axes.labelsize": 9.0,
     "axes.labelcolor": INK,
     "axes.edgecolor": FAINT,
     "axes.linewidth": 0.6,
@@ -47,10 +48,10 @@ _STYLE: dict[str, Any] = {
     "ytick.color": FAINT,
     "xtick.labelcolor": INK,
     "ytick.labelcolor": INK,
-    "xtick.labelsize": 8.0,
-    "ytick.labelsize": 8.0,
+    "xtick.labelsize": 8.5,
+    "ytick.labelsize": 8.5,
     "legend.frameon": False,
-    "legend.fontsize": 8.0,
+    "legend.fontsize": 8.5,
     "lines.linewidth": 1.4,
     "lines.markersize": 4.0,
     "figure.facecolor": "none",
@@ -152,3 +153,49 @@ def log_scale(axes: Axes, lowest: float, highest: float) -> None:
     axes.set_ylim(lowest, highest)
     axes.yaxis.set_major_formatter(lambda value, place: f"{value:g}" if value >= 1e-4 else f"{value:.0e}")
     axes.yaxis.set_minor_formatter(lambda value, place: "")
+
+
+def log_width(axes: Axes, lowest: float, highest: float) -> None:
+    """A logarithmic horizontal axis with round numbers on it."""
+    axes.set_xscale("log")
+    axes.set_xlim(lowest, highest)
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.xaxis.set_major_formatter(lambda value, place: f"{value:g}")
+    axes.xaxis.set_minor_formatter(lambda value, place: "")
+
+
+def spread(positions: Sequence[float], gap: float) -> list[float]:
+    """Move positions apart until none is nearer to the next than `gap`, each as little as may be."""
+    order = sorted(range(len(positions)), key=lambda place: positions[place])
+    groups: list[list[float]] = []  # centre, members: neighbours that touch move as one
+    for place in order:
+        groups.append([positions[place], 1.0])
+        while len(groups) > 1 and groups[-1][0] - groups[-2][0] < gap * (groups[-1][1] + groups[-2][1]) / 2.0:
+            centre, members = groups.pop()
+            before, others = groups.pop()
+            groups.append([(centre * members + before * others) / (members + others), members + others])
+    placed = [
+        centre + gap * (member - (members - 1.0) / 2.0) for centre, members in groups for member in range(int(members))
+    ]
+    found = [0.0] * len(positions)
+    for place, position in zip(order, placed, strict=True):
+        found[place] = position
+    return found
+
+
+def end_labels(axes: Axes, ends: Sequence[tuple[str, str, float, float]]) -> None:
+    """Write the name of each line on the right of the plot.
+
+    Args:
+        axes: With its limits set.
+        ends: Name, colour, and where the line ends.
+    """
+    to_axes = axes.transAxes.inverted()
+    heights = [float(to_axes.transform(axes.transData.transform((x, y)))[1]) for _, _, x, y in ends]
+    for (name, colour, x, y), height in zip(ends, spread(heights, 0.062), strict=True):
+        axes.annotate(
+            name, (x, y), (1.03, height), textcoords="axes fraction", va="center", fontsize=8.0, color=colour,
+            annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.5, "alpha": 0.6, "shrinkA": 0.0,
+                        "shrinkB": 2.0},
+        )  # fmt: skip

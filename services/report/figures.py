@@ -132,7 +132,7 @@ def waiting_in_time(quantities: Quantities, curves: Mapping[str, Curves], warmup
     figure, (axes,) = blank()
     if warmup > 0.0:
         axes.axvspan(0.0, warmup, color=FAINT, alpha=0.18, linewidth=0.0)
-        axes.text(0.0, 0.985, " warm-up", transform=axes.get_xaxis_transform(), va="top", fontsize=7.5, color=INK)
+        axes.text(0.0, 0.985, " warm-up", transform=axes.get_xaxis_transform(), va="top", fontsize=8.0, color=INK)
     if "simulated" in curves:
         axes.plot(*curves["simulated"].mean_waiting(), color=BLUE, label="simulated")
     waiting = quantities.get("waiting_mean", {})
@@ -215,7 +215,7 @@ def _bars(axes: Axes, names: list[str], rows: list[Mapping[str, Any]]) -> None:
             if dot:
                 axes.annotate(
                     f"{dot.value:.3g}", (dot.value, place + offset), (9, 0), textcoords="offset points", va="center",
-                    fontsize=7.5,
+                    fontsize=8.0,
                 )  # fmt: skip
     labelled: set[str] = set()
     for place, row in enumerate(rows):

@@ -43,6 +43,20 @@ class Subject:
     files: Facts
 
 
+@dataclass(frozen=True)
+class Headline:
+    """What a reader sees first.
+
+    Attributes:
+        word: Decides the colour: one of a verdict, or `invalid`.
+        text: A few words. `lines`: what more there is to say.
+    """
+
+    word: str
+    text: str
+    lines: Sequence[str]
+
+
 def run_page(subject: Subject, summary: Mapping[str, Any], drawings: Sequence[Drawing]) -> str:
     """The page of a live run, a simulation or a solution.
 
@@ -60,11 +74,18 @@ def run_page(subject: Subject, summary: Mapping[str, Any], drawings: Sequence[Dr
         _models(quantities),
     ]
     names = [name for name in EXPLAINED if any(family(found) == name for found in quantities)]
-    return page(subject, summary, sections, names)
+    return page(subject, _verdict(subject, summary), sections, names)
 
 
-def page(subject: Subject, summary: Mapping[str, Any], sections: Sequence[Markup | None], names: Sequence[str]) -> str:
-    """What all pages have in common, around the sections of one of them."""
+def page(subject: Subject, headline: Headline, sections: Sequence[Markup | None], names: Sequence[str]) -> str:
+    """What all pages have in common, around the sections of one of them.
+
+    Args:
+        subject: What it is about.
+        headline: What comes first.
+        sections: Of this page.
+        names: Of the quantities whose explanations are wanted.
+    """
     head = element(
         "head",
         element("meta", charset="utf-8"),
@@ -80,7 +101,7 @@ def page(subject: Subject, summary: Mapping[str, Any], sections: Sequence[Markup
             element("p", f"Herdless · {subject.command}", class_="kind"),
             element("h1", subject.title),
             element("p", subject.source, class_="source") if subject.source else None,
-            _verdict(subject, summary),
+            _headline(headline),
         ),
         list(sections),
         section(
@@ -145,18 +166,22 @@ def _css() -> str:
     return files(__package__).joinpath("page.css").read_text(encoding="utf-8")
 
 
-def _verdict(subject: Subject, summary: Mapping[str, Any]) -> Markup:
+def _headline(headline: Headline) -> Markup:
+    return element(
+        "div",
+        element("p", headline.text, class_="word"),
+        [element("p", line) for line in headline.lines],
+        class_=f"verdict word-{headline.word}", role="note", aria_label="Verdict",
+    )  # fmt: skip
+
+
+def _verdict(subject: Subject, summary: Mapping[str, Any]) -> Headline:
     word, text = subject.verdict
     invalid = summary.get("invalid", [])
     shown = "invalid" if invalid else word
-    return element(
-        "div",
-        element("p", f"{WORDS[shown][0]} {WORDS[shown][1].capitalize()}", class_="word"),
-        element("p", text),
-        [element("p", f"Invalid: {reason}") for reason in invalid],
-        [element("p", hint) for hint in summary.get("hints", [])],
-        class_=f"verdict word-{shown}", role="note", aria_label="Verdict",
-    )  # fmt: skip
+    sign, name = WORDS.get(shown, ("", shown))
+    lines = [text, *(f"Invalid: {reason}" for reason in invalid), *summary.get("hints", [])]
+    return Headline(shown, f"{sign} {name.capitalize()}", lines)
 
 
 def _tiles(quantities: Mapping[str, Any]) -> Markup | None:
