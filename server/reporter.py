@@ -40,7 +40,13 @@ class Reporter:
         return [self.report(session, length) for session in self.on_change]
 
     def departed(self, length: int) -> list[Report]:
-        """A job went: tell those whom the departure rule names."""
+        """A job went: tell those whom the departure rule names.
+
+        Rule: the most wrong view is the one with the largest absolute error, ties at random. What LSQ's stability asks
+        for is that errors stay bounded, and this keeps the largest of them down. Both signs count because both harm:
+        who believes too much leaves this server idle, who believes too little floods it. Telling only the ones or the
+        others does worse than telling a random router; the absolute error does as well, to within a percent or two.
+        """
         rule = self._rule
         if rule is None:
             return []
