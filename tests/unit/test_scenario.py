@@ -9,7 +9,6 @@ import pytest
 from router.protocol.errors import SettingsError
 from services.scenario import Scenario, parse_scenario, scenario_toml
 from services.scenario_parts import TraceArrivals
-from services.scenarios import shipped
 
 BASE = """
 name = "x"
@@ -209,37 +208,3 @@ def test_any_scenario_can_replay_a_trace_with_its_sizes() -> None:
     assert found.arrivals.size_weights == {"a": 1.0, "b": 20.5}
     one = scenario("arrivals.size_column=c", text=scenario_toml(found)).arrivals
     assert isinstance(one, TraceArrivals) and one.size_weights == {"c": 1.0}
-
-
-# -- shipped ---------------------------------------------------------------------------------------
-
-
-def test_the_agreed_scenarios_are_shipped() -> None:
-    assert {"jsq", "loss", "mm1", "pull", "supermarket"} <= set(shipped())
-    assert list(shipped()) == sorted(shipped())
-
-
-@pytest.mark.parametrize("name", shipped())
-def test_a_shipped_scenario_is_a_live_run_of_about_a_minute(name: str) -> None:
-    text = shipped()[name]
-    found = parse_scenario(text, f"{name}.toml")
-    assert found.name == name and found.title and found.source
-    assert text.startswith("# ") and "Expected" in text
-    assert 45.0 <= found.horizon * found.time_unit_s <= 75.0
-    # Two cores serve a few thousand messages a second beside everything else.
-    assert 200.0 <= found.rate_total / found.time_unit_s <= 1100.0
-
-
-def test_the_demo_is_the_one_agreed_upon() -> None:
-    found = parse_scenario(shipped()["pull"], "pull.toml")
-    assert found.policy == {"name": "pull", "stale": "withdraw"}
-    assert (found.routers.count, found.load) == (4, 0.8)
-    assert [(pool.servers, pool.rate) for pool in found.pools] == [(50, 1.0), (50, 2.0)]
-    assert found.rate_total / found.time_unit_s == pytest.approx(1000.0)
-
-
-def test_each_server_of_the_loss_scenario_is_offered_8_erlangs() -> None:
-    found = parse_scenario(shipped()["loss"], "loss.toml")
-    (pool,) = found.pools
-    assert (pool.servers, pool.slots, pool.capacity) == (20, 10, 10.0)
-    assert found.rate_total / found.servers_total / pool.rate == 8.0
