@@ -14,6 +14,9 @@ from services.scenario_parts import TraceArrivals
 from services.scenarios import shipped
 from services.solver import with_weights
 
+TRACE_WARMUP = 0.1
+"""At most that share of a trace which ends before the run would is left to the warm-up."""
+
 
 @dataclass(frozen=True)
 class Experiment:
@@ -22,10 +25,12 @@ class Experiment:
     Attributes:
         scenario: With the path of its trace, if it has one, made absolute, and the best weights, if it asks for them.
         trace: What it replays.
+        notes: What the user should know of the replay.
     """
 
     scenario: Scenario
     trace: Trace | None
+    notes: tuple[str, ...] = ()
 
     def workload(self) -> Workload:
         """The jobs."""
@@ -43,7 +48,8 @@ class Experiment:
         """What the trace is, which of its rows are used, and what the user should know of the replay."""
         if self.trace is None:
             return []
-        return [*self.trace.report.lines(), *(f"  {note}" for note in lay_out(self.scenario, self.trace).notes)]
+        notes = self.notes or lay_out(self.scenario, self.trace).notes
+        return [*self.trace.report.lines(), *(f"  {note}" for note in notes)]
 
 
 def read_experiment(name: str, overrides: Sequence[str] = ()) -> Experiment:
@@ -65,7 +71,23 @@ def read_experiment(name: str, overrides: Sequence[str] = ()) -> Experiment:
     data = _read(path, "arrivals.path")
     trace = read_trace(data, path.name, scenario.arrivals)
     arrivals = scenario.arrivals.model_copy(update={"path": str(path)})
-    return Experiment(scenario.model_copy(update={"arrivals": arrivals}), trace)
+    return _ending_with_its_trace(Experiment(scenario.model_copy(update={"arrivals": arrivals}), trace))
+
+
+def _ending_with_its_trace(experiment: Experiment) -> Experiment:
+    """A window that goes on after the last job would measure empty servers: the run ends when its trace does."""
+    assert experiment.trace is not None
+    scenario = experiment.scenario
+    layout = lay_out(scenario, experiment.trace)
+    if layout.ends_at_units is None:
+        return experiment
+    warmup = min(scenario.run.warmup, TRACE_WARMUP * layout.ends_at_units)
+    run = scenario.run.model_copy(update={"warmup": warmup, "duration": layout.ends_at_units - warmup})
+    notes = (
+        *layout.notes,
+        f"the run ends with the trace: warm-up {warmup:.4g}, measured {run.duration:.4g} time units",
+    )
+    return Experiment(scenario.model_copy(update={"run": run}), experiment.trace, notes)
 
 
 def _read_scenario(name: str, overrides: Sequence[str]) -> tuple[Scenario, Path]:
