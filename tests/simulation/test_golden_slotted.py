@@ -38,11 +38,14 @@ def two_speeds(policy: str, jobs: int, sojourn: tuple[float, float], error: floa
 
 QUICK = [
     homogeneous(UPDATE, 100_000, (10.692, 0.014), 0.01, total=0.897, report=0.897, probe=0.0),
-    homogeneous(JSQ2, 60_000, (23.813, 0.05), 0.015),
-    two_speeds(UPDATE, 150_000, (7.973, 0.010), 0.015, total=0.596),
+    homogeneous(JSQ2, 60_000, (23.813, 0.05), 0.025),
+    two_speeds(UPDATE, 100_000, (7.973, 0.010), 0.015, total=0.596),
     # Two messages to and from each of two servers, in each slot and for each router: 2·2·10 / 49.5 jobs.
     two_speeds(WEIGHTED_SAMPLE, 100_000, (9.191, 0.022), 0.015, total=40 / 49.5),
-]
+    # The formula of rows G51 and G53, where queues forget sooner: 1 + (0.5 + 2/2) / (2 · 0.5), and Little's law.
+    Case("G51", WEIGHTED_RANDOM, '{name = "a", servers = 20, rate = 2.0}', "load = 0.5",
+         {"sojourn_mean": 2.5, "jobs_in_system_mean": 30.0, "utilisation.a": 0.5}, 100_000, more=SLOTTED),
+]  # fmt: skip
 
 LONG = [
     homogeneous(UPDATE, 1_000_000, (10.692, 0.014), 0.005, total=0.897),
@@ -56,7 +59,12 @@ LONG = [
     two_speeds(SAMPLE, 1_500_000, (19.995, 0.062), 0.01),
     two_speeds(WEIGHTED_SAMPLE, 1_000_000, (9.191, 0.022), 0.01),
     two_speeds(UPDATE, 1_000_000, (7.973, 0.010), 0.01, total=0.596),
-]
+    Case("G51", WEIGHTED_RANDOM, '{name = "a", servers = 1, rate = 10.0}', "load = 0.9",
+         {"sojourn_mean": 6.5, "jobs_in_system_mean": 49.5}, 2_000_000, 0.03, more=SLOTTED),
+    Case("G53", WEIGHTED_RANDOM, TWO_SPEEDS, "load = 0.9",
+         {"sojourn_mean": 23.681818, "jobs_in_system_mean": 1122.75}, 1_500_000, 0.015, more=TEN_ROUTERS),
+    homogeneous(WEIGHTED_RANDOM, 1_500_000, (55.5, 0.0), 0.015, total=0.0),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("case", QUICK, ids=str)
