@@ -82,7 +82,8 @@ def _ending_with_its_trace(experiment: Experiment) -> Experiment:
     if layout.ends_at_units is None:
         return experiment
     warmup = min(scenario.run.warmup, TRACE_WARMUP * layout.ends_at_units)
-    run = scenario.run.model_copy(update={"warmup": warmup, "duration": layout.ends_at_units - warmup})
+    duration = (layout.ends_at_units - warmup) * (1.0 + 1e-9)  # the last job comes before the end, not at it
+    run = scenario.run.model_copy(update={"warmup": warmup, "duration": duration})
     notes = (
         *layout.notes,
         f"the run ends with the trace: warm-up {warmup:.4g}, measured {run.duration:.4g} time units",
