@@ -32,6 +32,8 @@ _FILES = {
     "scenario.toml": "The scenario as it was run.",
     "jobs.csv": "One row a job: its instants, times, router, server and outcome.",
     "results.csv": "One row for each point and policy.",
+    "sweep.json": "What was asked for; a sweep that is started again in this folder goes on where it was.",
+    "points.jsonl": "Everything that is known of each point, one JSON object a line.",
     "metrics": "The final metrics of each process.",
     "logs": "What the processes said.",
     "figures": "Each figure as SVG and as PDF.",
@@ -77,10 +79,33 @@ def write_contest_page(folder: Path, scenario: Scenario, summary: Mapping[str, A
 
     drawings = contest_figures(summary)
     write_drawings(folder, drawings)
-    about = subject(folder, scenario, asked, summary)
-    system = [fact for fact in about.system if fact[0] != "Policy"]
-    system.insert(0, ("Policies", ", ".join(summary["policies"])))
-    return write_text(folder, contest_page(replace(about, system=system), summary, drawings))
+    about = _of_many(subject(folder, scenario, asked, summary), summary)
+    return write_text(folder, contest_page(about, summary, drawings))
+
+
+def write_sweep_page(folder: Path, scenario: Scenario, summary: Mapping[str, Any], asked: Asked) -> Path:
+    """Write the page of a sweep.
+
+    Args:
+        folder: Its folder.
+        scenario: Before any key is changed.
+        summary: The JSON object of the command.
+        asked: What the user asked for.
+    """
+    from services.report.sweep_figures import sweep_figures
+    from services.report.sweep_page import sweep_page
+
+    drawings = sweep_figures(summary)
+    write_drawings(folder, drawings)
+    about = _of_many(subject(folder, scenario, asked, summary), summary)
+    varied = [(key, ", ".join(map(str, values))) for key, values in summary["over"].items()]
+    return write_text(folder, sweep_page(replace(about, system=[*varied, *about.system]), summary, drawings))
+
+
+def _of_many(about: Subject, summary: Mapping[str, Any]) -> Subject:
+    """Several policies in the place of the scenario's own."""
+    rest = [fact for fact in about.system if fact[0] != "Policy"]
+    return replace(about, system=[("Policies", ", ".join(summary["policies"])), *rest])
 
 
 def keep_simulation(report: Report, folder: Path | None, options: Sequence[str]) -> Report:
