@@ -16,11 +16,12 @@ import numpy as np
 class SlottedRandom:
     """Weighted random in slotted time.
 
-    Units: `sojourn_mean` in slots; lengths in jobs, read at the start of a slot. `queue_lengths`, `utilisation`
-        (share of slots that start with jobs at the server) and `job_shares` have one entry a server.
+    Units: `sojourn_mean` in slots; lengths in jobs, read at the start of a slot. `queue_lengths`, `queue_variances`,
+        `utilisation` (share of slots that start with jobs at the server) and `job_shares` have one entry a server.
     """
 
     queue_lengths: tuple[float, ...]
+    queue_variances: tuple[float, ...]
     utilisation: tuple[float, ...]
     job_shares: tuple[float, ...]
     jobs_in_system_mean: float
@@ -65,13 +66,15 @@ def weighted_random(
         raise ValueError(f"server {worst}: load = {a[worst] / mu[worst]:.6g}, but it must be below 1")
     first = (a + a**2 / 2) / (mu - a)
     second = (a**2 / 2 + a**3 / 6) / (mu - a)
+    variances = first + first**2 + 2 * second
     jobs = float(first.sum())
     return SlottedRandom(
         queue_lengths=tuple(first.tolist()),
+        queue_variances=tuple(variances.tolist()),
         utilisation=tuple((a / mu).tolist()),
         job_shares=tuple(shares.tolist()),
         jobs_in_system_mean=jobs,
-        jobs_in_system_variance=float((first + first**2 + 2 * second).sum()),
+        jobs_in_system_variance=float(variances.sum()),
         sojourn_mean=1 + jobs / arrival_rate,
     )
 

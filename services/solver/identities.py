@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from services.models.slotted import sampling_messages
 from services.scenario import Scenario
 from services.solver.parameters import parameter
 from services.solver.solution import Prediction, Statement
@@ -29,6 +30,8 @@ def identities(scenario: Scenario) -> dict[str, Prediction]:
         values |= _messages() | {"dispatch.random": 0.0}
     elif scenario.run.time == "continuous":
         values |= _counted(scenario)
+    else:
+        values |= _counted_in_slots(scenario)
     return IDENTITY.of(values)
 
 
@@ -53,6 +56,44 @@ def _counted(scenario: Scenario) -> dict[str, float]:
         return _messages(probe=asked, report=asked)
     if scenario.policy_name in ("jsq", "sed"):
         return _reports(scenario)
+    return _of_lsq(scenario) if scenario.policy_name == "lsq" else {}
+
+
+def _of_lsq(scenario: Scenario) -> dict[str, float]:
+    """Messages per job of LSQ, where they do not depend on how often servers become idle."""
+    refresh, asked = parameter(scenario, "refresh"), float(parameter(scenario, "refresh_on_send"))
+    if parameter(scenario, "every") is not None:
+        return {} if asked else _reports(scenario)
+    if refresh == "sample":
+        return {} if asked else _messages(probe=_different_servers(scenario), report=_different_servers(scenario))
+    if refresh == "piggyback":
+        return _messages(probe=asked, report=asked)
+    if refresh in ("update", "smart") and parameter(scenario, "p") == 1.0 and _all_leave(scenario):
+        return _messages(probe=asked, report=1.0 + asked)
+    return {}
+
+
+def _counted_in_slots(scenario: Scenario) -> dict[str, float]:
+    """Messages per job in slotted time, where a router asks once for a whole batch."""
+    policy, total = scenario.policy_name, scenario.rate_total
+    servers, routers, every = scenario.servers_total, scenario.routers.count, parameter(scenario, "every")
+    if parameter(scenario, "refresh_on_send"):
+        return {}
+    if every is not None:  # at most once in a slot
+        return _messages(report=servers * routers / (max(every, 1.0) * total))
+    if policy in ("jsq", "sed", "power_of_d", "max_vacancy"):
+        batches = [total * share for share in scenario.routers.shares]
+        # 2 d P(batch > 0) / E batch per job of one router, and share of the jobs are that router's.
+        asks = (
+            sum(sampling_messages(1, 1, batch, asks_always=False) * batch for batch in batches if batch > 0.0) / total
+        )
+        asked = servers if policy in ("jsq", "sed") else _different_servers(scenario)
+        return _messages(probe=asked * asks / 2.0, report=asked * asks / 2.0)
+    if policy == "lsq" and parameter(scenario, "refresh") == "sample":
+        asked = _different_servers(scenario) * sampling_messages(1, 1, total / routers, asks_always=True)
+        return _messages(probe=asked / 2.0, report=asked / 2.0)
+    if policy == "lsq" and parameter(scenario, "refresh") == "piggyback":
+        return _messages()
     return {}
 
 

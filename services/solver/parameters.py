@@ -21,6 +21,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "k": 2,
         "announce_at": 0,
     },
+    "lsq": {"refresh": "update", "p": 1.0, "d": 2, "refresh_on_send": False, "every": None},
 }
 """What is in force where the scenario leaves it out."""
 

@@ -10,6 +10,7 @@ from services.solver.identities import unlimited
 from services.solver.names import Values, by_pool
 from services.solver.rules import split_weights
 from services.solver.solution import Prediction, Statement
+from services.solver.stations import of_independent
 
 SLOTTED = Statement(
     "closed form",
@@ -36,14 +37,16 @@ def predict(scenario: Scenario) -> dict[str, Prediction]:
     result = _solve(scenario)
     ends = [sum(pool.servers for pool in scenario.pools[: place + 1]) for place in range(len(scenario.pools))]
     starts = [0, *ends[:-1]]
-    values: Values = {
-        "sojourn_mean": result.sojourn_mean,
-        "jobs_in_system_mean": result.jobs_in_system_mean,
-        "jobs_in_system_variance": result.jobs_in_system_variance,
-        "queue_length_mean": result.jobs_in_system_mean / scenario.servers_total,
-    }
+    values: Values = {"sojourn_mean": result.sojourn_mean, "waiting_mean": result.sojourn_mean - 1}
+    values |= of_independent(
+        [pool.servers for pool in scenario.pools],
+        [result.queue_lengths[start] for start in starts],
+        [result.queue_variances[start] for start in starts],
+    )
     shares = [math.fsum(result.job_shares[start:end]) for start, end in zip(starts, ends, strict=True)]
     values |= by_pool(scenario, "job_share", shares)
+    # A server is busy in a slot that starts with jobs; a geometric capacity has no memory, so that is load.
+    values |= by_pool(scenario, "utilisation", [result.utilisation[start] for start in starts])
     return SLOTTED.of(values | by_pool(scenario, "queue_length_mean", [result.queue_lengths[s] for s in starts]))
 
 
