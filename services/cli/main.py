@@ -26,7 +26,8 @@ app = typer.Typer(name="herdless", help=HELP, add_completion=False, pretty_excep
 
 for _command in (
     experiments.run, experiments.simulate, experiments.solve, experiments.up, inventory.policy, inventory.policies,
-    inventory.scenarios, studies.compare, processes.router, processes.server, processes.load, deploy.exporter,
+    inventory.scenarios, studies.compare, studies.sweep, processes.router, processes.server, processes.load,
+    deploy.exporter,
 ):  # fmt: skip
     app.command()(_command)
 app.add_typer(deploy.app, name="deploy")
@@ -70,7 +71,8 @@ def run_command(arguments: Sequence[str]) -> int:
     except SettingsError as error:
         return _complain("settings", str(error), EXIT_USER_MISTAKE, as_json)
     except HerdlessError as error:
-        return _complain(getattr(error, "kind", "failed"), str(error), EXIT_RUN_INVALID, as_json)
+        code = getattr(error, "exit_code", EXIT_RUN_INVALID)
+        return _complain(getattr(error, "kind", "failed"), str(error), code, as_json)
     except ValueError as error:
         if type(error).__name__ != "TraceError":  # its module needs numpy, which most commands do not load
             raise

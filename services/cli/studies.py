@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from services.cli.options import AsJson, ScenarioName, ScenarioSets, check_alarms, progress_bar, say
+
+if TYPE_CHECKING:
+    from services.lab.sweep import Sweep
 
 Policies = Annotated[
     list[str],
@@ -69,3 +72,70 @@ def compare(
 
         print_contest(contest, Console(width=None if sys.stdout.isatty() else 120))
     return contest.exit_code
+
+
+def sweep(
+    scenario: ScenarioName,
+    over: Annotated[
+        list[str],
+        typer.Option("--over", metavar="KEY=SPEC", show_default=False,
+                     help="A key and its values, a list 0.5,0.7,0.9 or a range 0.5:0.95:0.05; repeatable: a grid."),
+    ],
+    simulate: Annotated[bool, typer.Option("--simulate", help="Simulate each point (default).")] = False,
+    solve: Annotated[bool, typer.Option("--solve", help="Solve each point; with --simulate: both.")] = False,
+    policies: Policies = [],  # noqa: B006
+    set: ScenarioSets = [],  # noqa: A002, B006
+    as_json: AsJson = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The folder, or that of a sweep to go on with; left out: runs/<UTC time>-<scenario>")
+    ] = None,
+    replications: Replications = 4,
+) -> int:  # fmt: skip
+    """Simulate or solve a scenario at every point of a grid; one that was interrupted goes on where it was."""
+    from services.lab.errors import Interrupted
+    from services.lab.folder import make_folder, write_summary
+    from services.lab.grid import read_axes
+    from services.lab.page import PAGE, Asked, write_sweep_page
+    from services.lab.sweep import Sweep, run_sweep, sweep_json
+    from services.lab.sweep_folder import ASKED, RESULTS, open_sweep_folder, write_csv
+
+    columns = [name for name, wanted in (("simulated", simulate or not solve), ("models", solve)) if wanted]
+    asked = Sweep(scenario, set, read_axes(over), policies, columns, replications)
+    experiment = asked.experiment()
+    old = out is not None and (out / ASKED).exists()
+    folder = out if out is not None and old else make_folder(experiment.scenario, out, parts=())
+    with open_sweep_folder(folder, asked.described()) as opened:
+        try:
+            with progress_bar(as_json) as progress:
+                rows = run_sweep(asked, opened, progress)
+        except KeyboardInterrupt:
+            again = _resumes(asked, over, folder)
+            raise Interrupted(f"interrupted; {len(opened.rows)} points are kept. To go on: {again}") from None
+        write_csv(folder / RESULTS, [axis.key for axis in asked.axes], rows)
+    summary = sweep_json(asked, rows, folder) | {"report": str(folder / PAGE)}
+    write_summary(folder, summary)
+    given = [f"--over={text}" for text in over] + [f"--policies={text}" for text in policies]
+    given += [f"--{'simulate' if name == 'simulated' else 'solve'}" for name in columns]
+    words = Asked("sweep", "sweep", [*given, f"--replications={replications}"])
+    write_sweep_page(folder, experiment.scenario, summary, words)
+    if as_json:
+        say(summary)
+    else:
+        from rich.console import Console
+
+        from services.lab.sweep_table import print_sweep
+
+        print_sweep(experiment.scenario, summary, Console(width=None if sys.stdout.isatty() else 120))
+    return 0
+
+
+def _resumes(asked: Sweep, over: list[str], folder: Path) -> str:
+    """The command line that goes on with a sweep."""
+    import shlex
+
+    options = [("--over", text) for text in over] + [("--policies", text) for text in asked.policies]
+    options += [("--set", text) for text in asked.sets]
+    flags = ["--simulate", "--solve"] if len(asked.columns) > 1 else ["--solve"] * ("models" in asked.columns)
+    words = ["herdless", "sweep", asked.name, *(word for option in options for word in option), *flags]
+    return shlex.join([*words, "--replications", str(asked.replications), "--out", str(folder)])

@@ -16,3 +16,14 @@ class RunInvalid(HerdlessError):
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(message)
         self.kind = kind
+
+
+class Interrupted(HerdlessError):
+    """The user has ended a command that can go on later.
+
+    Args:
+        message: How to go on.
+    """
+
+    kind = "interrupted"
+    exit_code = 130

@@ -15,6 +15,7 @@ from services.lab.steady import steadiness
 from services.measure.stationarity import Stationarity
 from services.scenario import Scenario
 from services.scenario_text import read_table
+from services.solver import with_weights
 
 _COMMA = re.compile(r",(?![^\[]*\])")
 _COLON = re.compile(r":(?![^\[]*\])")
@@ -98,7 +99,7 @@ def _under(experiment: Experiment, label: str) -> Experiment:
             )
     table = {"name": name, **read_table("", parameters)}
     try:
-        return Experiment(experiment.scenario.with_policy(table), experiment.trace)
+        return Experiment(with_weights(experiment.scenario.with_policy(table)), experiment.trace)
     except SettingsError as error:
         raise SettingsError(f"--policies {label}: {error}") from None
 
