@@ -75,6 +75,7 @@ _STAGES = {
     "replay": "simulating the same jobs",
     "models": "simulating without delay",
     "simulate": "simulating",
+    "sweep": "points of the grid",
     "write": "writing the run folder",
 }
 
@@ -86,10 +87,19 @@ def progress_bar(as_json: bool) -> Iterator[Progress]:
         yield lambda stage, share: None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
-    columns = (TextColumn("{task.description:<26}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    columns = (TextColumn("{task.description:<26}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn(),
+               TextColumn("left"), TimeRemainingColumn())  # fmt: skip
+    # A share that is done may come minutes after the one before: the speed is that of the last hour.
+    with Progress(*columns, console=Console(stderr=True), transient=True, speed_estimate_period=3600) as bar:
         tasks: dict[str, Any] = {}
 
         def show(stage: str, share: float) -> None:
