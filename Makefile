@@ -11,7 +11,7 @@ STAMP := .venv/.complete
 CODE := router server services tests
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long check format bench lock clean
+.PHONY: help setup demo test test-long check format bench dashboards wheels lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1#\2/p' Makefile | awk -F'#' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -56,6 +56,15 @@ format: setup ## let ruff repair and format the code
 
 bench: setup ## measure speed, as ratios within one run
 	@$(BIN)/python -m tests.bench
+
+dashboards: setup ## write Grafana's dashboards anew from services/grafana/dashboards
+	@$(BIN)/python -m services.grafana.dashboards
+
+wheels: setup ## download what the image needs to build/wheels, for a build without a network
+	@rm -rf build/wheels
+	@$(PIP) download --only-binary :all: --require-hashes --requirement requirements.txt --dest build/wheels
+	@sed -e '/--hash=/d' -e 's/ *\\$$//' requirements-dev.txt >build/pins.txt
+	@$(PIP) download --only-binary :all: --constraint build/pins.txt --dest build/wheels hatchling
 
 lock: setup ## compile the two lock files from pyproject.toml (newest versions: make lock UPGRADE=--upgrade)
 	@$(PIP) install 'uv>=0.5'

@@ -23,9 +23,9 @@ from services.loadgen.workload import Workload, draw_workload
 from services.scenario import Scenario
 from services.scenario_parts import MOST_ROUTERS, Routers, RunPlan
 
-# Nothing is sent while a chunk is drawn: some 5 ms and a few microseconds a job. That is why chunks are no longer;
-# shorter ones would be drawn so often that it shows in the 99th percentile of lateness.
-CHUNK_S = 1.0
+# Nothing is sent while a chunk is drawn: some 5 ms and a few microseconds a job. With long chunks that is well below
+# one per cent of the time, so it does not show in the 99th percentile of lateness.
+CHUNK_S = 10.0
 LOOK_UP_S = 1.0
 CONNECT_LIMIT_S = 5.0
 MOST_JOBS_PER_S = 100_000.0
@@ -103,10 +103,11 @@ class Endless:
         self._jobs: list[tuple[float, int, float, float | None]] = []
         self._next = 0
         self._chunk_end_s = 0.0
-        self._ended = False
+        self._begun = self._ended = False
         self._wanted: set[str] = set()
         self._tasks: list[asyncio.Task[None]] = []
         self._dialling: dict[str, asyncio.Task[None]] = {}
+        self._refused: set[str] = set()
 
     @property
     def rate_total(self) -> float:
@@ -118,19 +119,15 @@ class Endless:
         """Routers that can be sent jobs."""
         return sum(link.is_up for link in self.links.values())
 
-    async def start(self, session: aiohttp.ClientSession) -> None:
-        """Dial the routers that are known now, and begin."""
+    def start(self, session: aiohttp.ClientSession) -> None:
+        """Look for routers; the first job is due when the first router is there."""
         self._session = session
-        await self._discovery.look_up()
-        if self._dialling:
-            await asyncio.wait(list(self._dialling.values()), timeout=CONNECT_LIMIT_S)
         self._tasks = [asyncio.create_task(self._discovery.run()), asyncio.create_task(self._mend())]
-        self._begin(time.monotonic())
 
     def set_rate(self, rate_total: float) -> None:
         """Change the arrival rate, in jobs per time unit, from now on; 0: a pause."""
         self._schedule.rate_total = rate_total
-        if not self._ended:
+        if self._begun and not self._ended:
             self._begin(time.monotonic())
 
     def stop(self) -> None:
@@ -156,6 +153,7 @@ class Endless:
 
     def _begin(self, now: float) -> None:
         """Forget what is drawn; a new chunk begins now."""
+        self._begun = True
         self._jobs, self._next, self._chunk_end_s = [], 0, now
         if self.rate_total > 0.0:
             self._timer.arm(now)
@@ -208,8 +206,13 @@ class Endless:
         try:
             async with asyncio.timeout(CONNECT_LIMIT_S):
                 self.links[url] = await StreamLink.connect(self._session, url, self.book, self._boot)
+            self._refused.discard(url)
+            if not self._begun and not self._ended:
+                self._begin(time.monotonic())
         except (TransportError, TimeoutError) as error:
-            _log.warning("%s; it is tried again", str(error) or f"router {url}: no answer")
+            if url not in self._refused:  # it is tried each second, and told once
+                _log.warning("%s; it is tried again", str(error) or f"router {url}: no answer")
+            self._refused.add(url)
         finally:
             del self._dialling[url]
 

@@ -118,7 +118,7 @@ class LoadWeb:
 
     async def _start(self, _: web.Application) -> None:
         self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
-        await self._endless.start(self._session)
+        self._endless.start(self._session)
 
     async def _stop(self, _: web.Application) -> None:
         await self._endless.close()

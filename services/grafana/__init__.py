@@ -1,0 +1,1 @@
+"""Grafana: what is provisioned, and the code that writes the dashboards."""
