@@ -1,0 +1,88 @@
+"""What a decision costs at 100,000 servers, as a multiple of what it costs at 100.
+
+Measured is the whole of a router's work for a job: the decision, and the messages about it that keep the policy's
+index right. In each round a job arrives and is dispatched, its server reports or announces itself, and an earlier job
+ends: so the system stays where it is, with half of the servers busy.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+from random import Random
+
+from router.core import JobArrived, RouterCore, ServerJoined
+from router.policy import Job, Server
+from router.protocol.messages import Dispatch, End, Pull, Report
+from router.registry import make_policy
+from tests.bench.table import Ratio, interleaved, timed
+
+FEW, MANY = 100, 100_000
+DECISIONS = 30_000
+POLICIES = {"pull": "<= 1.5", "jsq": "<= 2", "sed": "<= 2"}
+
+
+class Driven:
+    """A router's core, and just enough of the servers to keep it going."""
+
+    def __init__(self, policy: str, servers: int) -> None:
+        self.core = RouterCore("router-1", make_policy({"name": policy}, Random(1)))
+        self.pulls = policy == "pull"
+        self.lengths = {f"s-{place}": 0 for place in range(servers)}
+        self.seen = dict.fromkeys(self.lengths, 0)
+        self.under_way: deque[Dispatch] = deque()
+        self.jobs = 0
+        rng = Random(2)
+        for place, id in enumerate(self.lengths):
+            rate = rng.choice([1.0, 1.5, 2.0, 4.0]) if policy == "sed" else 1.0
+            self.core.handle(ServerJoined(Server(id, "a", rate, 1, float("inf"))), 0.0)
+            if self.pulls:
+                self.core.handle(Pull(id, "router-1", place), 0.0)
+            else:
+                self._report(id)
+        for _ in range(servers // 2):
+            self._arrive()
+        # In no order: else the last to come would be the next to go.
+        shuffled = list(self.under_way)
+        rng.shuffle(shuffled)
+        self.under_way = deque(shuffled)
+
+    def work(self) -> int:
+        """Make so many decisions."""
+        for _ in range(DECISIONS):
+            self._arrive()
+            self._depart()
+        return DECISIONS
+
+    def _arrive(self) -> None:
+        self.jobs += 1
+        dispatch = self.core.handle(JobArrived(Job(self.jobs)), 0.0)[0]
+        assert type(dispatch) is Dispatch
+        self.under_way.append(dispatch)
+        self.lengths[dispatch.server] += 1
+        self.seen[dispatch.server] += 1
+        if not self.pulls:
+            self._report(dispatch.server)
+
+    def _depart(self) -> None:
+        server, router, number, *_ = self.under_way.popleft()
+        self.lengths[server] -= 1
+        if self.pulls:
+            self.core.handle(Pull(server, router, self.jobs + MANY), 0.0)
+        else:
+            self._report(server)
+        self.core.handle(End(server, router, number, "served", "", 0.0, 0.0, 1.0, False, None, None), 0.0)
+
+    def _report(self, server: str) -> None:
+        self.core.handle(Report(server, "router-1", self.lengths[server], self.seen[server], None), 0.0)
+
+
+def ratios() -> list[Ratio]:
+    """The cost of a decision with many servers over that with few."""
+    found = []
+    for policy, target in POLICIES.items():
+        many, few = Driven(policy, MANY), Driven(policy, FEW)
+        first, second = interleaved(partial(timed, many.work), partial(timed, few.work), rounds=5)
+        name = f"{policy}: a decision at {MANY:,} / {FEW} servers"
+        found.append(Ratio(name, second / first, target, f"{1e6 / first:.2f} µs", f"{1e6 / second:.2f} µs"))
+    return found

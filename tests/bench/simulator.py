@@ -1,0 +1,68 @@
+"""The simulator against a SimPy program of the same model: power of two choices, 1,000 servers, load 0.7."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from random import Random
+from typing import Any
+
+import simpy
+
+from services.loadgen.workload import draw_workload
+from services.scenario import parse_scenario
+from services.simulator.run import simulate
+from tests.bench.table import Ratio, interleaved, timed
+
+SERVERS, LOAD, DURATION = 1000, 0.7, 60.0
+
+SCENARIO = f"""
+name = "bench"
+policy = {{name = "power_of_d", d = 2}}
+pools = [{{name = "a", servers = {SERVERS}}}]
+arrivals = {{load = {LOAD}}}
+run = {{warmup = 0, duration = {DURATION}}}
+"""
+
+
+def ours() -> int:
+    """Simulate; returns the number of jobs."""
+    scenario = parse_scenario(SCENARIO, "bench")
+    workload = draw_workload(scenario)
+    return len(simulate(scenario, workload).records.intended)
+
+
+def theirs() -> int:
+    """The same model as SimPy's users write it: a process a job, a Resource a server, sojourn times in a list."""
+    rng = Random(1)
+    environment = simpy.Environment()
+    servers = [simpy.Resource(environment) for _ in range(SERVERS)]
+    sojourns: list[float] = []
+
+    def length(server: Any) -> int:
+        return len(server.users) + len(server.queue)
+
+    def job() -> Generator[Any, Any, None]:
+        arrived = environment.now
+        one, other = rng.sample(servers, 2)
+        difference = length(one) - length(other)
+        server = one if difference < 0 or (difference == 0 and rng.random() < 0.5) else other
+        with server.request() as request:
+            yield request
+            yield environment.timeout(rng.expovariate(1.0))
+        sojourns.append(environment.now - arrived)
+
+    def arrivals() -> Generator[Any, Any, None]:
+        while environment.now < DURATION:
+            yield environment.timeout(rng.expovariate(LOAD * SERVERS))
+            environment.process(job())
+
+    environment.process(arrivals())
+    environment.run()
+    return len(sojourns)
+
+
+def ratios() -> list[Ratio]:
+    """Jobs per second of processor time, ours over theirs."""
+    first, second = interleaved(lambda: timed(ours), lambda: timed(theirs), rounds=5)
+    name = f"simulator / SimPy (power_of_d, n = {SERVERS})"
+    return [Ratio(name, first / second, ">= 1", f"{first:,.0f} jobs/s", f"{second:,.0f} jobs/s")]
