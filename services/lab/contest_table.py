@@ -46,6 +46,8 @@ def print_contest(contest: Contest, console: Console) -> None:
         console.print(f"[bold red]INVALID[/bold red]: {escape(reason)}", highlight=False)
     if folder := contest.details.get("run_folder"):
         console.print(escape(f"everything is in {folder}"), highlight=False)
+    if page := contest.details.get("report"):
+        console.print(escape(f"the page to read is {page}"), highlight=False)
 
 
 def _cells(outcome: Outcome, names: list[str]) -> list[str]:

@@ -181,7 +181,7 @@ def _system(scenario: Scenario, summary: Mapping[str, Any]) -> list[tuple[str, s
         ("Policy", _policy(scenario.policy)),
         ("Routers", str(scenario.routers.count)),
         ("Servers", pools),
-        ("Load", "as the trace has it" if isinstance(scenario.arrivals, TraceArrivals) else f"{scenario.load:g}"),
+        ("Load", _load(scenario)),
         ("Duration", f"{plan.duration:g} time units, after a warm-up of {plan.warmup:g}; {plan.time} time"),
         ("Time unit", f"{scenario.time_unit_s:g} s in live runs"),
         ("Seed", str(scenario.seed)),
@@ -189,8 +189,16 @@ def _system(scenario: Scenario, summary: Mapping[str, Any]) -> list[tuple[str, s
     if "jobs" in summary:
         found.append(("Jobs", f"{summary['jobs']}"))
     if "replications" in summary:
-        found.append(("Simulations", f"{summary['replications']} of the same jobs"))
+        which = "independent ones of each point" if "over" in summary else "of the same jobs"
+        found.append(("Simulations", f"{summary['replications']} {which}"))
     return found
+
+
+def _load(scenario: Scenario) -> str:
+    try:
+        return f"{scenario.load:g}"
+    except SettingsError:  # the trace alone decides the arrival rate
+        return "as the trace has it"
 
 
 def _policy(table: Mapping[str, Any]) -> str:

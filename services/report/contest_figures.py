@@ -25,7 +25,7 @@ from services.report.drawing import (
     spread,
     style,
 )  # fmt: skip
-from services.report.quantities import axis
+from services.report.quantities import axis, capital, title
 from services.report.values import Measured, measured, places
 
 SOJOURNS = {
@@ -96,7 +96,7 @@ def _one(policies: Policies, column: str, name: str) -> Drawing | None:
     axes.set_xlabel(axis(name))
     _names(axes, policies)
     return finish(
-        figure, name.replace("_", "-"), f"{axis(name)} by policy",
+        figure, name.replace("_", "-"), f"{capital(title(name))} by policy",
         "Share of jobs that are lost this way, best policy first, with 95% intervals.",
     )  # fmt: skip
 

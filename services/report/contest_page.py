@@ -48,7 +48,8 @@ def _headline(summary: Mapping[str, Any]) -> Headline:
     leaders = summary["leaders"]
     broken = [f"Violated: {what}" for what in summary["violated"]]
     last_first = [*summary["statements"][-1:], *summary["statements"][:-1]]  # the last one says who is best
-    lines = [*broken, *(f"Invalid: {reason}" for reason in summary["invalid"]), *map(_sentence, last_first)]
+    sentences = [text + ("" if text.endswith(".") else ".") for text in last_first]
+    lines = [*broken, *(f"Invalid: {reason}" for reason in summary["invalid"]), *sentences]
     if summary["invalid"]:
         return Headline("invalid", "✗ Invalid", lines)
     if broken:
@@ -58,10 +59,6 @@ def _headline(summary: Mapping[str, Any]) -> Headline:
     by = EXPLAINED[summary["criterion"]].title
     beside = f", not told apart from {', '.join(leaders[1:])}" if len(leaders) > 1 else ""
     return Headline("limit", f"Best by {by}: {leaders[0]}{beside}", lines)
-
-
-def _sentence(text: str) -> str:
-    return text if text.endswith(".") else f"{text}."
 
 
 def _is_known(summary: Mapping[str, Any], name: str) -> bool:

@@ -115,6 +115,11 @@ def title(name: str) -> str:
     return f"{words}, {pool}" if pool else words
 
 
+def capital(text: str) -> str:
+    """As a sentence begins."""
+    return text[:1].upper() + text[1:]
+
+
 def axis(name: str) -> str:
     """The title with its unit, as an axis is labelled."""
     explained = EXPLAINED.get(family(name))

@@ -9,7 +9,7 @@ from typing import Any
 from matplotlib.axes import Axes
 
 from services.report.drawing import INK, LINES, Drawing, blank, end_labels, finish, log_scale, rule, style
-from services.report.quantities import axis
+from services.report.quantities import axis, capital, title
 from services.report.values import Measured, measured, predicted
 
 SWEPT = (
@@ -91,8 +91,9 @@ def _figure(summary: Mapping[str, Any], name: str) -> Drawing | None:
     rule(axes)
     _key(axes, lines)
     return finish(
-        figure, name.replace("_", "-").replace(".", "-"), axis(name)[:1].upper() + axis(name)[1:],
-        f"{axis(name)} against {across}; simulated points have 95% intervals, dashes are what a model predicts. "
+        figure, name.replace("_", "-").replace(".", "-"), capital(title(name)),
+        f"{capital(axis(name))} against {across}; simulated points have 95% intervals, dashes are what a model "
+        "predicts. "
         "Points without a steady state are left out."
         + (f" The first {MOST_SERIES} lines of {len(series(summary))}." if len(series(summary)) > MOST_SERIES else ""),
     )  # fmt: skip

@@ -18,7 +18,12 @@ class Page(HTMLParser):
 
     def __init__(self, text):
         super().__init__()
-        self.open, self.tags, self.ids, self.links, self.styles, self.texts = [], [], [], [], [], []
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.styles: list[str] = []
+        self.texts: list[str] = []
         assert text.startswith("<!DOCTYPE html>\n")
         self.feed(text)
         self.close()

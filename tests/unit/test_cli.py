@@ -15,7 +15,9 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def run(capsys):
+def run(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)  # where commands leave what they found
+
     def run(*arguments):
         code = run_command(arguments)
         out, err = capsys.readouterr()
