@@ -13,6 +13,8 @@ from router.policy import Assign, Fleet, Job, Parameters, Policy, Server, check_
 from router.protocol.needs import Needs, Probability, ReportNeeds
 from router.ranking import Full, Measure, Ranks, ServerIndex, Ties
 
+MOST_DRAWS = 50
+
 
 class LsqParameters(Parameters):
     """Parameters of `lsq`.
@@ -135,9 +137,15 @@ class Lsq(Policy):
         if not self.parameters.weighted or d >= len(self._servers):
             return sample(self._servers, d, replacement=False, rng=self.rng)
         drawn: dict[Server, None] = {}
-        while len(drawn) < d:  # draws of the same server are repeated
+        for _ in range(MOST_DRAWS * d):  # draws of the same server are repeated
             drawn[self._by_rate.draw(self.rng)] = None
-        return list(drawn)
+            if len(drawn) == d:
+                return list(drawn)
+        # The rates are so unequal that this could take for ever. The first of exponential clocks of these rates to
+        # ring are drawn by the same law, and need one number for each server.
+        rest = [server for server in self._servers.items if server not in drawn]
+        rest.sort(key=lambda server: self.rng.expovariate(server.rate))
+        return [*drawn, *rest[: d - len(drawn)]]
 
 
 def _believed(server: Server) -> int:

@@ -92,6 +92,15 @@ def test_samples_are_uniform_or_in_proportion_to_rate() -> None:
     assert all(len(set(assigned(many).refresh)) == 3 for _ in range(100))
 
 
+def test_samples_by_rate_end_however_unequal_the_rates_are() -> None:
+    # Two of rate 1 beside one of rate a billion: it is always drawn, and each of the two half of the time.
+    servers = [Server(f"s-{i}", "pool", rate, 1, 9.0) for i, rate in enumerate((1e9, 1.0, 1.0))]
+    policy = lsq_over(servers, refresh="sample", d=2, weighted=True)
+    picks = Counter(server.id for _ in range(1000) for server in assigned(policy).refresh)
+    assert picks["s-0"] == 1000 and picks["s-1"] + picks["s-2"] == 1000
+    assert chisquare([picks["s-1"], picks["s-2"]]).pvalue > ALPHA
+
+
 def test_more_samples_than_servers_are_refused() -> None:
     few = Fleet(["p"], [2], [1.0], [1], [9.0])
     with pytest.raises(SettingsError, match=r"^policy.d = 3, but there are 2 servers: choose d <= 2"):
