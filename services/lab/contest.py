@@ -150,7 +150,7 @@ class Contest:
         what = CRITERIA[self.criterion]
         for outcome in self.outcomes:
             if not outcome.steady.is_steady:
-                yield f"{outcome.rival.label} is {outcome.steady.why.replace('warm-up too short', 'not steady yet', 1)}"
+                yield f"{outcome.rival.label}: {outcome.steady.why}"
         if self.baseline is None:
             yield "no policy has a steady state here: there are no means to compare"
             return

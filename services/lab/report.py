@@ -122,8 +122,9 @@ def stationarity_json(found: Stationarity) -> dict[str, Any]:
     """As JSON has it.
 
     Returns:
-        `state`: steady, warmup_too_short, unstable or not_tested. `growth`: second half ÷ first. `difference`: second
-        minus first. `noise`: what chance explains of it. `why`: a sentence. All of jobs in the system.
+        `state`: steady, warmup_too_short, too_short, unstable or not_tested. `growth`: second half ÷ first.
+        `difference`: second minus first. `noise`: what chance explains of it. `why`: a sentence. All of jobs in the
+        system.
     """
     return {"state": found.state, "growth": plain(found.growth), "difference": plain(found.difference),
             "noise": plain(found.noise), "why": found.why}  # fmt: skip

@@ -13,7 +13,7 @@ from scipy import stats
 from services.measure.quantities import Quantity
 from services.measure.records import Floats
 
-State = Literal["steady", "warmup_too_short", "unstable", "not_tested"]
+State = Literal["steady", "warmup_too_short", "too_short", "unstable", "not_tested"]
 
 DEGREE = 3
 """The polynomial that may hide a drift; what it leaves is noise, whose memory is told from it."""
@@ -25,6 +25,9 @@ LONGEST_MEMORY = 0.99
 
 WORTH_KNOWING = 0.01
 """Halves that differ by less than this share of their mean are of no interest, however sure."""
+
+TOO_MUCH_GROWTH = 1.5
+"""Growth that no steady state is believed in with, even where a queue with a memory as long as the window shows it."""
 
 UNSTABLE_SHARE = 0.6
 """How near growth must come to that in proportion to time since empty; a queue at the edge grows as the root of it."""
@@ -41,7 +44,8 @@ class Stationarity:
     """What a comparison of the halves found.
 
     Attributes:
-        state: `steady`: no difference seen. `not_tested`: too few batches, or arrivals that are not steady themselves.
+        state: `steady`: no difference seen. `too_short`: none that is sure, yet too large to be left to chance.
+            `not_tested`: too few batches, or arrivals that are not steady themselves.
         growth: Jobs in the system, second half ÷ first half; nan where not tested.
         difference, noise: Second half minus first, and the largest that chance explains at the rate of false alarms.
         why: A sentence, and what to do; empty where steady.
@@ -99,13 +103,16 @@ def stationarity(
     difference, error, freedom = _difference(series)
     noise = float(stats.t.isf(alarms / 2.0, freedom)) * error if error else 0.0
     growth = _growth(runs)
+    longer = float(f"{warmup + duration / 2.0:.2g}")
     if abs(difference) <= noise + WORTH_KNOWING * float(series.mean()):
-        return Stationarity("steady", growth, difference, noise)
+        if growth < TOO_MUCH_GROWTH:
+            return Stationarity("steady", growth, difference, noise)
+        why = _TOO_SHORT.format(growth - 1.0, longer, 4.0 * duration)
+        return Stationarity("too_short", growth, difference, noise, why)
     proportional = (warmup + 0.75 * duration) / (warmup + 0.25 * duration)
     long_enough = duration >= SHORTEST_SERVICES * slowest
     if long_enough and growth - 1.0 >= UNSTABLE_SHARE * (proportional - 1.0):
         return Stationarity("unstable", growth, difference, noise, _UNSTABLE_BY_GROWTH.format(growth))
-    longer = float(f"{warmup + duration / 2.0:.2g}")
     why = _WARMUP_TOO_SHORT.format(abs(growth - 1.0), "more" if growth > 1.0 else "fewer", longer)
     return Stationarity("warmup_too_short", growth, difference, noise, why)
 
@@ -118,6 +125,10 @@ _UNSTABLE_BY_GROWTH = (
 _WARMUP_TOO_SHORT = (
     "warm-up too short: {:.0%} {} jobs in the system in the second half of the window than in the first: "
     "try --set run.warmup={:g}"
+)
+_TOO_SHORT = (
+    "window too short: {:.0%} more jobs in the system in its second half than in its first, and it is too short beside "
+    "the memory of the queues to tell why: try --set run.warmup={:g} --set run.duration={:g}"
 )
 
 

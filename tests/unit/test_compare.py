@@ -144,7 +144,7 @@ def test_an_unstable_policy_gets_no_mean():
     assert found["baseline"] == "pull" and found["ranking"] == ["jsq", "pull"]
     assert found["policies"]["random"]["values"] == {} == found["policies"]["random"]["quantities"]
     assert found["policies"]["random"]["stationarity"]["growth"] == 2.0
-    assert found["statements"][0] == "random is unstable: jobs in the system grow"
+    assert found["statements"][0] == "random: unstable: jobs in the system grow"
     assert list(found["differences"]) == ["jsq"]
 
 

@@ -92,3 +92,11 @@ def test_nothing_random_and_nothing_growing_is_steady():
 def test_too_little_is_not_tested(series):
     found = found_in(series)
     assert found.state == "not_tested" and found.is_steady
+
+
+def test_growth_that_one_run_cannot_explain_is_not_called_steady():
+    at = 400.0 * (np.arange(BATCHES) + 0.5) / BATCHES
+    rng = np.random.default_rng(37)
+    # It grows as a root of time, so smoothly that a queue with a memory longer than the window would look the same.
+    found = found_in(100.0 * np.sqrt(at) + 0.1 * noise_of(rng, 1, 0.0), warmup=0.0, alarms=1e-6)
+    assert found.state in ("too_short", "warmup_too_short") and found.growth > 1.5 and not found.is_steady
