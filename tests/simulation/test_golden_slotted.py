@@ -59,10 +59,13 @@ LONG = [
     two_speeds(SAMPLE, 1_500_000, (19.995, 0.062), 0.01),
     two_speeds(WEIGHTED_SAMPLE, 1_000_000, (9.191, 0.022), 0.01),
     two_speeds(UPDATE, 1_000_000, (7.973, 0.010), 0.01, total=0.596),
+    Case("G51", WEIGHTED_RANDOM, '{name = "a", servers = 20, rate = 2.0}', "load = 0.5",
+         {"sojourn_mean": 2.5, "jobs_in_system_mean": 30.0}, 1_500_000, 0.005, more=SLOTTED),
+    # A queue at load 0.9 forgets its past in a hundred slots, and those of rate 0.1 in two thousand.
     Case("G51", WEIGHTED_RANDOM, '{name = "a", servers = 1, rate = 10.0}', "load = 0.9",
          {"sojourn_mean": 6.5, "jobs_in_system_mean": 49.5}, 2_000_000, 0.03, more=SLOTTED),
     Case("G53", WEIGHTED_RANDOM, TWO_SPEEDS, "load = 0.9",
-         {"sojourn_mean": 23.681818, "jobs_in_system_mean": 1122.75}, 1_500_000, 0.015, more=TEN_ROUTERS),
+         {"sojourn_mean": 23.681818, "jobs_in_system_mean": 1122.75}, 3_000_000, 0.015, more=TEN_ROUTERS),
     homogeneous(WEIGHTED_RANDOM, 1_500_000, (55.5, 0.0), 0.015, total=0.0),
 ]  # fmt: skip
 
