@@ -183,7 +183,7 @@ def _system(scenario: Scenario, summary: Mapping[str, Any]) -> list[tuple[str, s
         ("Servers", pools),
         ("Load", _load(scenario)),
         ("Duration", f"{plan.duration:g} time units, after a warm-up of {plan.warmup:g}; {plan.time} time"),
-        ("Time unit", f"{scenario.time_unit_s:g} s in live runs"),
+        ("Time unit", "a slot" if plan.time == "slotted" else f"{scenario.time_unit_s:g} s in live runs"),
         ("Seed", str(scenario.seed)),
     ]
     if "jobs" in summary:

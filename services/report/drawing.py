@@ -16,14 +16,15 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator
 
-INK, FAINT = "#1a1a1a", "#8c8c8c"
+INK, FAINT, PAPER = "#1a1a1a", "#8c8c8c", "#fefefe"
 BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"
 """Source of the colours: Okabe and Ito 2008, Color Universal Design."""
 
-NAMES = {INK: "ink", FAINT: "faint", BLUE: "blue", VERMILLION: "vermillion", GREEN: "green", PURPLE: "purple",
-         ORANGE: "orange", SKY: "sky"}  # fmt: skip
+NAMES = {INK: "ink", FAINT: "faint", PAPER: "paper", BLUE: "blue", VERMILLION: "vermillion", GREEN: "green",
+         PURPLE: "purple", ORANGE: "orange", SKY: "sky"}  # fmt: skip
 """What the page's style sheet calls them, so that it can give each a shade for a dark screen."""
 
 LINES = tuple(zip((BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, INK), "osD^vPX", strict=True))
@@ -135,10 +136,20 @@ def key(axes: Axes) -> None:
         labels = [*(label for label in ("live", "simulated") if label in found),
                   *(label for label in found if label not in ("live", "simulated"))]  # fmt: skip
         handles = [found[label] for label in labels]
-        axes.legend(
-            handles, labels, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=4, borderaxespad=0.3,
-            handlelength=1.7, handletextpad=0.5, columnspacing=1.4,
-        )  # fmt: skip
+        _legend(axes, handles, labels)
+
+
+def key_of(axes: Axes, handles: Sequence[Line2D]) -> None:
+    """Say what these lines mean, in one line above the plot."""
+    _legend(axes, handles, [str(handle.get_label()) for handle in handles])
+
+
+def _legend(axes: Axes, handles: Sequence[Any], labels: Sequence[str]) -> None:
+    figure = axes.figure
+    figure.legend(
+        handles, labels, loc="outside upper left", ncols=4, borderaxespad=0.2, handlelength=1.7, handletextpad=0.5,
+        columnspacing=1.4,
+    )  # fmt: skip
 
 
 def rule(axes: Axes, which: str = "y") -> None:

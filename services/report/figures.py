@@ -10,7 +10,20 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from services.measure.curves import Curves
-from services.report.drawing import BLUE, FAINT, INK, VERMILLION, Drawing, blank, finish, key, log_scale, rule, style
+from services.report.drawing import (
+    BLUE,
+    FAINT,
+    INK,
+    PAPER,
+    VERMILLION,
+    Drawing,
+    blank,
+    finish,
+    key,
+    log_scale,
+    rule,
+    style,
+)
 from services.report.quantities import EXPLAINED
 from services.report.values import COLUMNS, Measured, kind, measured, places, predicted
 
@@ -74,7 +87,7 @@ def queue_tails(quantities: Quantities) -> Drawing | None:
     return finish(
         figure, "queue-tails", "Queue lengths",
         "Share of servers that hold at least k jobs, waiting and in service, over the measured window. "
-        "Bars are 95% intervals of the live run.",
+        + ("Bars are 95% intervals of the live run." if tails["live"] else ""),
     )  # fmt: skip
 
 
@@ -162,8 +175,7 @@ def pools(quantities: Quantities) -> Drawing | None:
     families = ["utilisation", "job_share"][: 1 if len(names) == 1 else 2]
     figure, plots = blank(len(families), 1.0 + 0.55 * min(len(names), 12))
     for axes, family in zip(plots, families, strict=True):
-        _bars(axes, names[:12], [quantities.get(f"{family}.{name}", {}) for name in names[:12]])
-        axes.set_xlim(0.0, 1.18)
+        _bars(axes, names[:12], [quantities.get(f"{family}.{name}", {}) for name in names[:12]], 1.12)
         axes.set_xticks([0.0, 0.5, 1.0])
         axes.set_xlabel({"utilisation": "utilisation (busy ÷ slots)", "job_share": "share of served jobs"}[family])
     if len(plots) > 1:
@@ -182,8 +194,8 @@ def messages(quantities: Quantities) -> Drawing | None:
     if not rows:
         return None
     figure, (axes,) = blank(height=1.0 + 0.45 * len(rows))
-    _bars(axes, [EXPLAINED[name].title for name in rows], [quantities[name] for name in rows])
-    axes.set_xlim(0.0, 1.22 * max(dot.value for name in rows for dot in _all(quantities[name])))
+    most = max(dot.value for name in rows for dot in _all(quantities[name]))
+    _bars(axes, [EXPLAINED[name].title for name in rows], [quantities[name] for name in rows], 1.1 * most)
     axes.set_xlabel("control messages per job")
     key(axes)
     return finish(
@@ -197,9 +209,10 @@ def _all(quantity: Mapping[str, Any]) -> Iterator[Measured]:
     yield from (Measured(value, None, None) for value in predicted(quantity).values())
 
 
-def _bars(axes: Axes, names: list[str], rows: list[Mapping[str, Any]]) -> None:
+def _bars(axes: Axes, names: list[str], rows: list[Mapping[str, Any]], width: float) -> None:
     """One group of bars a row: live above simulated, with the prediction as a diamond."""
     present = [column for column in COLUMNS if any(measured(row, column) for row in rows)]
+    ends = [max((dot.value for dot in _all(row)), default=0.0) for row in rows]
     height = 0.8 / max(len(present), 1)
     looks = {"live": (INK, 0.75), "simulated": (BLUE, 0.85)}
     for order, column in enumerate(present):
@@ -213,10 +226,7 @@ def _bars(axes: Axes, names: list[str], rows: list[Mapping[str, Any]]) -> None:
         )  # fmt: skip
         for place, dot in enumerate(dots):
             if dot:
-                axes.annotate(
-                    f"{dot.value:.3g}", (dot.value, place + offset), (9, 0), textcoords="offset points", va="center",
-                    fontsize=8.0,
-                )  # fmt: skip
+                _write_value(axes, dot.value, ends[place], place + offset, width)
     labelled: set[str] = set()
     for place, row in enumerate(rows):
         for method, value in predicted(row).items():
@@ -225,10 +235,20 @@ def _bars(axes: Axes, names: list[str], rows: list[Mapping[str, Any]]) -> None:
                 clip_on=False, label=None if (label := kind(row, method)) in labelled else label,
             )  # fmt: skip
             labelled.add(label)
+    axes.set_xlim(0.0, width)
     axes.set_yticks(range(len(names)), names)
     axes.tick_params(axis="y", length=0)
     axes.invert_yaxis()
     rule(axes, "x")
+
+
+def _write_value(axes: Axes, value: float, end: float, y: float, width: float) -> None:
+    """Within the bar, where no diamond is; if it is too short for that, beyond everything in its row."""
+    within = value > 0.25 * width
+    axes.annotate(
+        f"{value:.3g}", (0.0 if within else end, y), (4 if within else 8, 0), textcoords="offset points", va="center",
+        fontsize=8.0, color=PAPER if within else INK,
+    )  # fmt: skip
 
 
 def _dots(axes: Axes, dots: list[Measured | None], lowest: float) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from services.report.drawing import Drawing
 from services.report.markup import Markup, element, join
-from services.report.quantities import EXPLAINED, PRIMARY, family
+from services.report.quantities import EXPLAINED, PRIMARY, capital, family
 from services.report.tables import WORDS, link, quantities_table
 from services.report.values import Measured, kind, measured, number, predicted
 
@@ -113,14 +113,17 @@ def page(subject: Subject, headline: Headline, sections: Sequence[Markup | None]
         section(
             "Run it again",
             element("p", "In the folder of this page:"),
-            element("pre", element("code", "\n".join(subject.again))),
+            element("pre", element("code", "\n".join(subject.again)), class_="wrap"),
             facts(subject.machine),
         ),
         section("Files", facts([(name, text) for name, text in subject.files], linked=True)),
         _words(names),
         element(
             "footer",
-            element("p", "Times in time units: a time unit is the mean service time at rate 1 of a job of mean size."),
+            element(
+                "p",
+                "A time unit is the mean service time at rate 1 of a job of mean size; in slotted time it is a slot.",
+            ),
         ),
     )
     return "<!DOCTYPE html>\n" + element("html", head, element("body", main), lang="en") + "\n"
@@ -157,7 +160,10 @@ def _figure(drawing: Drawing) -> Markup:
         Markup(drawing.inline()),
         element(
             "figcaption", drawing.caption, " ",
-            element("a", "SVG", href=f"{path}.svg"), " · ", element("a", "PDF", href=f"{path}.pdf"),
+            element(
+                "span", element("a", "SVG", href=f"{path}.svg"), " · ", element("a", "PDF", href=f"{path}.pdf"),
+                class_="files",
+            ),
         ),
     )  # fmt: skip
 
@@ -273,7 +279,7 @@ def _machine(summary: Mapping[str, Any]) -> list[str]:
     if "tests" in summary:
         alarms = summary.get("false_alarms")
         rate = f"; the chance that any of them calls equal things different is {alarms:g}" if alarms else ""
-        lines.append(f"{summary['tests']} tests were made{rate}.")
+        lines.append(f"Tests made: {summary['tests']}{rate}.")
     return lines + [str(line).strip() for line in summary.get("trace", [])]
 
 
@@ -292,7 +298,7 @@ def _models(quantities: Mapping[str, Any]) -> Markup | None:
             element("dt", sort),
             element(
                 "dd",
-                f"{source}. Assumes: {assumes or 'nothing further'}. Speaks of ",
+                f"{capital(source)}. Assumes: {assumes or 'nothing further'}. Speaks of ",
                 join([link(name) for name in about], ", "),
                 ".",
             ),

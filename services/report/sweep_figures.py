@@ -8,7 +8,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
-from services.report.drawing import INK, LINES, Drawing, blank, end_labels, finish, log_scale, rule, style
+from services.report.drawing import INK, LINES, Drawing, blank, end_labels, finish, key_of, log_scale, rule, style
 from services.report.quantities import axis, capital, title
 from services.report.values import Measured, measured, predicted
 
@@ -165,4 +165,4 @@ def _key(axes: Axes, lines: Mapping[str, Sequence[Dot]]) -> None:
         handles += axes.plot([], [], color=INK, marker="o", linewidth=1.2, label="simulated")
     if any(dot.model is not None for dot in dots):
         handles += axes.plot([], [], color=INK, linestyle=(0, (4, 2)), linewidth=1.1, label="model")
-    axes.legend(handles=handles, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, borderaxespad=0.3)
+    key_of(axes, handles)
