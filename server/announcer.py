@@ -23,6 +23,22 @@ class Announcer:
             not -1, since a dispatch may cross the news that no router wants pull-messages any more.
     """
 
+    __slots__ = (
+        "_capacity",
+        "_closed",
+        "_k",
+        "_number",
+        "_opened",
+        "_rng",
+        "_server",
+        "_slots",
+        "_stale",
+        "_takers",
+        "last_threshold",
+        "outstanding",
+        "threshold",
+    )
+
     def __init__(self, server: str, slots: int, capacity: float, rng: Random) -> None:
         self.outstanding: dict[int, Session] = {}
         self.threshold = -1

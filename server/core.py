@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from router.protocol.errors import LocalProtocolError
 from router.protocol.messages import Dispatch, End, Outcome, Probe
@@ -79,6 +79,28 @@ class ServerCore:
         time_at_length: Time spent with 0, 1, 2, … jobs, up to the last change.
     """
 
+    __slots__ = (
+        "_abandons_in_service",
+        "_announcer",
+        "_reporter",
+        "_room",
+        "_service_unit",
+        "_since",
+        "_slots",
+        "_time_unit",
+        "_waiting",
+        "arrivals",
+        "busy",
+        "draining",
+        "ends",
+        "length",
+        "sessions",
+        "spec",
+        "stale",
+        "started_at_once",
+        "time_at_length",
+    )
+
     def __init__(
         self,
         spec: ServerSpec,
@@ -108,18 +130,6 @@ class ServerCore:
         self._waiting: deque[Work] = deque()
         self._announcer = Announcer(spec.id, spec.slots, spec.capacity, rng)
         self._reporter = Reporter(spec.id, rng)
-        self._handlers: dict[type, Callable[[Any, float], list[ServerEffect]]] = {
-            Dispatch: self._dispatch,
-            Probe: self._probe,
-            ServiceEnded: self._service_ended,
-            PatienceEnded: self._patience_ended,
-            RouterJoined: self._router_joined,
-            NeedsChanged: self._needs_changed,
-            RouterLeft: self._router_left,
-            ReportDue: self._report_due,
-            Open: self._open,
-            Drain: self._drain,
-        }
 
     def occupancy(self, now: float) -> list[float]:
         """`time_at_length` up to `now`."""
@@ -133,7 +143,7 @@ class ServerCore:
         Raises:
             LocalProtocolError: The event is impossible in this state; nothing was changed.
         """
-        return self._handlers[type(event)](event, now)
+        return self._HANDLERS[type(event)](self, event, now)
 
     @property
     def pull_messages(self) -> int:
@@ -326,3 +336,17 @@ class ServerCore:
     def _drain(self, event: Drain, now: float) -> list[ServerEffect]:
         self.draining = True
         return list(self._announcer.close())
+
+    # One table for all servers: a thousand of their own would not stay in the processor's cache.
+    _HANDLERS: ClassVar[dict[type, Callable[[ServerCore, Any, float], list[ServerEffect]]]] = {
+        Dispatch: _dispatch,
+        Probe: _probe,
+        ServiceEnded: _service_ended,
+        PatienceEnded: _patience_ended,
+        RouterJoined: _router_joined,
+        NeedsChanged: _needs_changed,
+        RouterLeft: _router_left,
+        ReportDue: _report_due,
+        Open: _open,
+        Drain: _drain,
+    }

@@ -17,6 +17,8 @@ class Reporter:
         on_departure: Whether any router asks to hear of departures.
     """
 
+    __slots__ = ("_listeners", "_rng", "_rule", "_server", "on_change", "on_departure")
+
     def __init__(self, server: str, rng: Random) -> None:
         self.on_change: list[Session] = []
         self.on_departure = False
