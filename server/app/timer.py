@@ -51,9 +51,7 @@ class PreciseTimer:
 
     __slots__ = ("_alarm", "_armed_at_s", "_callback", "kind")
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, callback: Callable[[], object], kind: Kind = "auto"
-    ) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, callback: Callable[[], object], kind: Kind = "auto") -> None:
         self._callback = callback
         self._armed_at_s = inf
         self.kind: Kind = kind if kind != "auto" else "timerfd" if timerfd_available() else "loop"

@@ -74,7 +74,7 @@ def run(experiment: Experiment, options: Options, progress: Progress) -> Report:
         RunInvalid: A process died, a port is in use, nobody answers.
     """
     scenario = experiment.scenario
-    _check_continuous(scenario, "a live run")
+    _check_continuous(scenario)
     workload = experiment.workload()
     if not len(workload.instants):
         raise SettingsError(f"run.duration = {scenario.run.duration:g}: no job arrives: choose a longer one")
@@ -135,10 +135,9 @@ def simulate(experiment: Experiment, replications: int, alarms: float, progress:
     """Simulate a scenario without delay, and compare it with the models.
 
     Raises:
-        SettingsError: The scenario's time is slotted, or it has no jobs.
+        SettingsError: The scenario has no jobs.
     """
     scenario = experiment.scenario
-    _check_continuous(scenario, "the simulator")
     tasks = []
     for number in range(replications):
         # Independent jobs each time; a trace gives the same ones, and only the policies' choices differ.
@@ -202,10 +201,11 @@ def _pool(found: list[Simulated]) -> Quantities:
     return {name: pooled([each.quantities[name] for each in found]) for name in found[0].quantities}
 
 
-def _check_continuous(scenario: Scenario, who: str) -> None:
+def _check_continuous(scenario: Scenario) -> None:
     if scenario.run.time != "continuous":
         raise SettingsError(
-            f'run.time = "{scenario.run.time}": {who} knows continuous time only; `solve` may know more'
+            f'run.time = "{scenario.run.time}": a live run has no slots: '
+            "use `herdless simulate` or `herdless solve`, or --set run.time=continuous"
         )
 
 

@@ -157,9 +157,7 @@ def test_a_callback_may_arm_again(run):
 def test_a_callback_that_raises_leaves_the_timer_usable(run):
     async def scenario(timer, calls):
         errors = []
-        asyncio.get_running_loop().set_exception_handler(
-            lambda _, context: errors.append(context["exception"])
-        )
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context["exception"]))
         calls.then = lambda: 1 / 0
         timer.arm(0.0)
         await calls.wait_for(1)
