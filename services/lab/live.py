@@ -22,6 +22,7 @@ from services.lab.scrape import (
     cpu_shares,
     measured_delays,
     message_log,
+    share_asked,
 )
 from services.loadgen.client.result import Generation, load
 from services.measure.quantities import FAILED, SERVED
@@ -111,6 +112,7 @@ async def measure_live(plan: Plan, cluster: Cluster, progress: Progress) -> Live
     names = cluster.names
     records = _records(generation, plan.fleet)
     counted_jobs = select(records, (records.intended >= scenario.run.warmup) & (records.outcome == SERVED))
+    home, asked = generation.router_generator_units, share_asked(scenario.policy, counted_jobs)
     samples_after = {url: Samples(text) for url, text in after.items()}
     counted = totals(
         {url: Samples(text) for url, text in before.items()}, samples_after, cluster.routers, cluster.servers
@@ -118,7 +120,7 @@ async def measure_live(plan: Plan, cluster: Cluster, progress: Progress) -> Live
     return Live(
         run=Run(plan.fleet, records, message_log(scraper.readings, generation.start_s, unit_s)),
         generation=generation,
-        delays=measured_delays(first, last, counted_jobs, generation.router_generator_units, unit_s),
+        delays=measured_delays(first, last, counted_jobs, home, unit_s, asked),
         delay_p99_units=_delay_p99_units(counted_jobs),
         totals=counted,
         unanswered=int((generation.records.outcome < 0).sum()),

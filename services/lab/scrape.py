@@ -7,6 +7,7 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import aiohttp
 import numpy as np
@@ -172,12 +173,18 @@ def between(readings: Sequence[Reading], from_s: float, to_s: float) -> tuple[Re
 
 
 def measured_delays(
-    first: Reading, last: Reading, records: Records, router_generator_units: float, time_unit_s: float
+    first: Reading,
+    last: Reading,
+    records: Records,
+    router_generator_units: float,
+    time_unit_s: float,
+    asked: float = 0.0,
 ) -> Delays:
     """Mean one-way delays of the jobs.
 
     A job's own instants give the whole way there and back: with the time that messages waited to be sent, and with
-    the lag of the timer that ended its service. The stamps of messages say how that divides into hops.
+    the lag of the timer that ended its service. The stamps of messages say how that divides into hops. A job that
+    waits for answers goes between router and server three times before it is there.
 
     Args:
         first: The reading at the beginning of the window.
@@ -185,6 +192,7 @@ def measured_delays(
         records: Those of the jobs that count.
         router_generator_units: The mean by stamps; nan: unknown.
         time_unit_s: Seconds in a time unit.
+        asked: The share of the jobs that waited for answers.
     """
     went = (records.server >= 0) & (records.outcome == SERVED)
     if not went.any():
@@ -195,7 +203,19 @@ def measured_delays(
     seconds = last.delay_s.get("generator_router", 0.0) - first.delay_s.get("generator_router", 0.0)
     out = min(seconds / messages / time_unit_s, there) if messages else there / 2.0
     home = min(router_generator_units, back) if router_generator_units >= 0.0 else back / 2.0
-    return Delays(out, there - out, back - home, home)
+    # The way there is out + a dispatch + the share asked × (a probe + an answer).
+    server_router = back - home
+    router_server = max(there - out - asked * server_router, 0.0) / (1.0 + asked)
+    return Delays(out, router_server, server_router, home)
+
+
+def share_asked(policy: Mapping[str, Any], records: Records) -> float:
+    """The share of the jobs whose router asked servers, and waited for the answers, before it decided."""
+    if policy["name"] in ("power_of_d", "max_vacancy"):
+        return 1.0
+    if policy["name"] == "pull" and policy.get("fallback") == "power_of_d" and records.fallback.size:
+        return float(records.fallback.mean())
+    return 0.0
 
 
 def cpu_shares(first: Reading, last: Reading) -> dict[str, float]:

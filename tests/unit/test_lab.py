@@ -16,7 +16,7 @@ from services.lab.compare import compare
 from services.lab.experiment import read_experiment
 from services.lab.folder import make_folder, write_results
 from services.lab.report import Report, plain
-from services.lab.scrape import Reading, Samples, between, cpu_shares, measured_delays, message_log
+from services.lab.scrape import Reading, Samples, between, cpu_shares, measured_delays, message_log, share_asked
 from services.lab.simulate import Task, mean_of, place, pooled, run_task, run_tasks
 from services.measure.quantities import ABANDONED, SERVED, Quantity
 from services.measure.records import Records
@@ -42,12 +42,12 @@ herdless_router_messages_received_total{kind="report"} 0.0
 """
 
 
-def rows(outcome, waiting):
+def rows(outcome, waiting, back=0.3):
     count = len(outcome)
     intended = np.arange(count, dtype=float)
     waiting = np.array(waiting)
     return Records(
-        intended=intended, sent=intended + 0.1, arrived=intended + 0.4, ended=intended + 0.4 + waiting + 1.0 + 0.3,
+        intended=intended, sent=intended + 0.1, arrived=intended + 0.4, ended=intended + 1.4 + waiting + back,
         waiting=waiting, service=np.ones(count), size=np.ones(count), patience=np.full(count, np.nan),
         router=np.zeros(count, int), server=np.zeros(count, int), outcome=np.array(outcome),
         fallback=np.zeros(count, bool), stale=np.zeros(count, bool),
@@ -84,6 +84,26 @@ def test_delays_are_those_of_the_jobs_divided_as_the_stamps_say():
     unknown = measured_delays(first, first, rows([SERVED] * 4, [0.0] * 4), math.nan, 0.5)
     assert unknown.generator_router == pytest.approx(0.15) and unknown.router_generator == pytest.approx(0.15)
     assert measured_delays(first, last, rows([ABANDONED], [0.0]), 0.1, 0.5) == Delays()
+
+
+def test_jobs_that_wait_for_answers_go_three_times_between_router_and_server():
+    # To the server 0.3, of which 0.1 to the router; back 0.15, of which 0.1 to the generator: an answer takes 0.05, so
+    # that a probe and the dispatch share 0.15; if half of the jobs are asked for, 0.2 = 1.5·d + 0.5·0.05.
+    first, last = reading(0.0), reading(10.0, delay_s=0.5, delayed=10)
+    jobs = rows([SERVED] * 4, [0.0, 1.0, 0.0, 2.0], back=0.15)
+    for asked, expected in ((0.0, 0.2), (0.5, 0.175 / 1.5), (1.0, 0.075)):
+        found = measured_delays(first, last, jobs, 0.1, 0.5, asked)
+        assert found.router_server == pytest.approx(expected) and found.server_router == pytest.approx(0.05)
+    slow = measured_delays(first, last, rows([SERVED], [0.0], back=0.9), 0.1, 0.5, 1.0)
+    assert slow.router_server == 0.0  # the answers alone would take longer than the whole way
+
+
+def test_which_policies_wait_for_answers():
+    jobs = rows([SERVED] * 4, [0.0] * 4)
+    jobs.fallback[:] = [True, False, False, False]
+    assert share_asked({"name": "max_vacancy"}, jobs) == share_asked({"name": "power_of_d"}, jobs) == 1.0
+    assert share_asked({"name": "pull", "fallback": "power_of_d"}, jobs) == 0.25
+    assert share_asked({"name": "pull"}, jobs) == share_asked({"name": "lsq", "refresh": "sample"}, jobs) == 0.0
 
 
 def test_a_window_is_between_readings_and_gives_cores_used():
