@@ -22,7 +22,7 @@ from router.events import (
 )
 from router.policy import Answer, Assign, Job, Policy, Server
 from router.protocol.errors import LocalProtocolError, RemoteProtocolError
-from router.protocol.messages import Dispatch, End, Outcome, Probe, Pull, Report, Withdraw
+from router.protocol.messages import Dispatch, End, Outcome, Probe, Pull, Report, Withdraw, build
 from router.protocol.timer import StartTimer
 
 __all__ = [
@@ -165,7 +165,7 @@ class RouterCore:
         self._probing[job.id] = probing
         self._oldest_probing.append(probing)
         self.tally.probes += len(servers)
-        effects: list[RouterEffect] = [Probe(server.id, self.id, job.id) for server in servers]
+        effects: list[RouterEffect] = [build(Probe, (server.id, self.id, job.id)) for server in servers]
         if not self._probe_timer:
             self._probe_timer = True
             effects.append(StartTimer(due, ProbesDue()))
@@ -174,7 +174,7 @@ class RouterCore:
     def _dispatch(self, job: Job, assign: Assign, policy: Policy, tally: Tally, attempt: int) -> Dispatch:
         server = assign.server
         self._dispatches = number = self._dispatches + 1
-        self.in_flight[number] = _InFlight(job, server, tally, assign, attempt)
+        self.in_flight[number] = build(_InFlight, (job, server, tally, assign, attempt))
         tally.dispatches += 1
         if assign.fallback:
             tally.fallbacks += 1
@@ -184,10 +184,9 @@ class RouterCore:
             server.view += 1
         if self._on_sent is not None:
             self._on_sent(server)
-        return Dispatch(
-            server.id, self.id, number, job.size, job.patience, assign.number, assign.expected,
-            self.policy.held_total if self._tells_held else 0,
-        )  # fmt: skip
+        held = self.policy.held_total if self._tells_held else 0
+        size, patience = job.size, job.patience
+        return build(Dispatch, (server.id, self.id, number, size, patience, assign.number, assign.expected, held))
 
     def _lost(self, job: Job, outcome: Outcome, reason: str, tally: Tally) -> EndJob:
         tally.ends[outcome, reason] += 1
@@ -214,7 +213,8 @@ class RouterCore:
         if event.outcome == "failed" and attempt < self._retries:
             return self._decide(job, now, attempt + 1)
         tally.ends[event.outcome, event.reason] += 1
-        return [EndJob(job, event.outcome, event.reason, server, event, tally.policy, assign.fallback)]
+        fields = (job, event.outcome, event.reason, server, event, tally.policy, assign.fallback)
+        return [build(EndJob, fields)]
 
     def _view(self, server: Server, length: int, seen: int) -> int:
         """The length that a server told, and the dispatches on their way that it had not counted."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from router.protocol.messages import Pull, Withdraw
+from router.protocol.messages import Pull, Withdraw, build
 from server.session import Session
 
 
@@ -113,7 +113,7 @@ class Announcer:
         self._number += 1
         session = self._draw()
         self.outstanding[self._number] = session
-        return Pull(self._server, session.router, self._number)
+        return build(Pull, (self._server, session.router, self._number))
 
     def _draw(self) -> Session:
         takers = self._takers

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any, ClassVar, NamedTuple
 
 from router.protocol.errors import LocalProtocolError
-from router.protocol.messages import Dispatch, End, Outcome, Probe
+from router.protocol.messages import Dispatch, End, Outcome, Probe, build
 from router.protocol.timer import StartTimer
 from server.announcer import Announcer
 from server.events import (
@@ -193,7 +193,7 @@ class ServerCore:
         work.state = Work.IN_SERVICE
         work.started = now
         self.busy += 1
-        return StartTimer(now + work.size * self._service_unit, ServiceEnded(work))
+        return build(StartTimer, (now + work.size * self._service_unit, build(ServiceEnded, (work,))))
 
     def _service_ended(self, event: ServiceEnded, now: float) -> list[ServerEffect]:
         work = event.work
@@ -245,21 +245,8 @@ class ServerCore:
         if session.needs.reports is not None and session.needs.reports.on_end:
             length, seen = self.length, session.seen
             session.believed = length
-        return [
-            End(
-                self.spec.id,
-                session.router,
-                work.job,
-                outcome,
-                reason,
-                work.arrived,
-                started - work.arrived,
-                now - started,
-                work.stale,
-                length,
-                seen,
-            )
-        ]
+        spent = work.arrived, started - work.arrived, now - started
+        return [build(End, (self.spec.id, session.router, work.job, outcome, reason, *spent, work.stale, length, seen))]
 
     def _change_length(self, length: int, now: float) -> None:
         times = self.time_at_length

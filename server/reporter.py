@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from router.protocol.messages import Report
+from router.protocol.messages import Report, build
 from router.protocol.needs import ReportNeeds
 from server.session import Session
 
@@ -66,7 +66,7 @@ class Reporter:
     def report(self, session: Session, length: int, job: int | None = None) -> Report:
         """One report, to one router; `job` is the probe that it answers."""
         session.believed = length
-        return Report(self._server, session.router, length, session.seen, job)
+        return build(Report, (self._server, session.router, length, session.seen, job))
 
     def _chance(self, probability: float) -> bool:
         return probability >= 1.0 or (probability > 0.0 and self._rng.random() < probability)

@@ -14,6 +14,9 @@ from typing import Literal, NamedTuple
 Outcome = Literal["served", "blocked", "abandoned", "failed"]
 OUTCOMES: tuple[Outcome, ...] = ("served", "blocked", "abandoned", "failed")
 
+build = tuple.__new__
+"""`build(Report, (…))` is `Report(…)` at a third of the cost, all fields in their order: for what each job needs."""
+
 CONTROL_KINDS = ("pull", "withdraw", "probe", "report")
 WORK_KINDS = ("dispatch", "end")
 

@@ -11,6 +11,7 @@ import numpy as np
 from router.core import JobArrived, RouterCore, ServerJoined
 from router.policy import Job, Server
 from router.protocol.errors import LocalProtocolError
+from router.protocol.messages import build
 from router.registry import make_policy
 from server.core import Open, RouterJoined, ServerCore
 from services.loadgen.workload import Workload, draw_workload
@@ -151,6 +152,6 @@ def _arrivals(
             strict=True,
         )
         for id, (at, router, size, patient) in enumerate(columns, start):
-            yield at, routers[router], JobArrived(Job(id, size, patient))
+            yield at, routers[router], build(JobArrived, (build(Job, (id, size, patient)),))
         if progress is not None:
             progress(min(1.0, (start + BLOCK) / len(reach)))

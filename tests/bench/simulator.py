@@ -32,24 +32,25 @@ def ours() -> int:
 
 
 def theirs() -> int:
-    """The same model as SimPy's users write it: a process a job, a Resource a server, sojourn times in a list."""
+    """The same model as SimPy's users write it: a process a job, a Resource a server, and a row a job at the end."""
     rng = Random(1)
     environment = simpy.Environment()
     servers = [simpy.Resource(environment) for _ in range(SERVERS)]
-    sojourns: list[float] = []
+    rows: list[tuple[float, float, float, float, int]] = []
 
     def length(server: Any) -> int:
         return len(server.users) + len(server.queue)
 
     def job() -> Generator[Any, Any, None]:
         arrived = environment.now
-        one, other = rng.sample(servers, 2)
-        difference = length(one) - length(other)
-        server = one if difference < 0 or (difference == 0 and rng.random() < 0.5) else other
-        with server.request() as request:
+        one, other = rng.sample(range(SERVERS), 2)
+        difference = length(servers[one]) - length(servers[other])
+        place = one if difference < 0 or (difference == 0 and rng.random() < 0.5) else other
+        with servers[place].request() as request:
             yield request
-            yield environment.timeout(rng.expovariate(1.0))
-        sojourns.append(environment.now - arrived)
+            started, service = environment.now, rng.expovariate(1.0)
+            yield environment.timeout(service)
+        rows.append((arrived, started - arrived, service, environment.now, place))
 
     def arrivals() -> Generator[Any, Any, None]:
         while environment.now < DURATION:
@@ -58,7 +59,7 @@ def theirs() -> int:
 
     environment.process(arrivals())
     environment.run()
-    return len(sojourns)
+    return len(rows)
 
 
 def ratios() -> list[Ratio]:
