@@ -72,8 +72,9 @@ def scenarios(set: Sets = [], as_json: AsJson = False) -> int:  # noqa: A002, B0
     if as_json:
         say({"scenarios": found})
         return 0
+    width = max(len(str(entry["name"])) for entry in found)
     for entry in found:
-        typer.echo(f"{entry['name']:<14} {entry['title']} ({entry['source']})")
+        typer.echo(f"{entry['name']:<{width}}  {entry['title']} ({entry['source']})")
     return 0
 
 
