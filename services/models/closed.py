@@ -204,9 +204,7 @@ def erlang_c(servers: int, offered: float) -> float:
     if servers < 1:
         raise ValueError(f"servers = {servers}, but Erlang C needs servers >= 1")
     if offered >= servers:
-        raise ValueError(
-            f"offered = {offered}, but Erlang C with {servers} servers needs offered < {servers}"
-        )
+        raise ValueError(f"offered = {offered}, but Erlang C with {servers} servers needs offered < {servers}")
     blocking = erlang_b(servers, offered)
     return blocking / (1 - offered / servers * (1 - blocking))
 

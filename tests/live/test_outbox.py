@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 import uvloop
@@ -24,7 +25,8 @@ def run(request):
 @asynccontextmanager
 async def linked(**options):
     """Yield the two ends of one WebSocket: the server's, then the client's."""
-    accepted, done = asyncio.Queue(), asyncio.Event()
+    accepted: asyncio.Queue[Any] = asyncio.Queue()
+    done = asyncio.Event()
 
     async def handle(request):
         ws = await accept(request, **options)
@@ -63,7 +65,7 @@ def test_everything_arrives_in_order_both_ways(run):
     async def main():
         async with linked() as ends:
             for sender, receiver in (ends, ends[::-1]):
-                received = []
+                received: list[int] = []
 
                 async def read(receiver=receiver, received=received):
                     while len(received) < count:
@@ -108,7 +110,7 @@ def test_a_peer_that_does_not_read_loses_its_link(run, sending_end):
     async def main():
         async with linked() as ends:
             cut = asyncio.Event()
-            outbox = Outbox(
+            outbox: Outbox[int] = Outbox(
                 ends[sending_end],
                 lambda messages: bytes(1000 * len(messages)),
                 limit=2_000,

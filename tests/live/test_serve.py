@@ -83,12 +83,14 @@ class Process:
         )
 
     def read_line(self):
+        assert self.popen.stdout is not None
         readable, _, _ = select.select([self.popen.stdout], [], [], BOUND_S)
         assert readable, "no line on standard output"
         return self.popen.stdout.readline()
 
     def listening(self):
         line = self.read_line()
+        assert self.popen.stderr is not None
         assert line, self.popen.stderr.read()
         return json.loads(line)
 

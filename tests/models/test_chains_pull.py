@@ -72,7 +72,7 @@ def test_one_router_is_jiq_under_every_rule() -> None:
     arguments = ([1, 2, 2], 4.0, [3, 2, 2])
     expected = solve_jiq(*arguments)
     for stale in ("withdraw", "keep", "duplicate"):
-        result = solve_pull(*arguments, stale=stale)  # type: ignore[arg-type]
+        result = solve_pull(*arguments, stale=stale)
         assert result.block_probability == pytest.approx(expected.block_probability, rel=1e-10)
         assert result.sojourn_mean == pytest.approx(expected.sojourn_mean, rel=1e-10)
         assert result.utilisation == pytest.approx(expected.utilisation, rel=1e-10)

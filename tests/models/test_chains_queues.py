@@ -1,6 +1,7 @@
 import math
 import re
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from services.models import closed, split
 from services.models.chains.queues import solve_jiq, solve_random, solve_shortest
 
 # The golden rows give 8 decimals; suppressing 1e-11 steps a job moves T by less than that.
-FINE = {"tolerance": 1e-11}
+FINE: dict[str, Any] = {"tolerance": 1e-11}
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def test_single_server_against_its_chain(rate: float, arrivals: float) -> None:
     batch = np.exp(k * math.log(arrivals) - arrivals - np.array([math.lgamma(j + 1) for j in k]))
     success = 1 / (1 + rate)
     matrix = np.zeros((size, size))
-    for q in k:
+    for q in range(size):
         for more in range(min(60, size - q)):
             x = q + more
             # P(S = s) = success (1 - success)^s; all that serve x or more leave nothing.

@@ -2,6 +2,7 @@
 
 import random
 from math import inf
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from server.due import DueHeap
 
 def test_events_come_in_the_order_of_their_instants_and_then_of_scheduling():
     rng = random.Random(1)
-    heap = DueHeap()
+    heap: DueHeap[Any] = DueHeap()
     pushed = [(rng.randrange(20) / 4, number) for number in range(500)]  # 20 instants: ties are the rule
     for at, number in pushed:
         heap.push(at, number)
@@ -20,7 +21,7 @@ def test_events_come_in_the_order_of_their_instants_and_then_of_scheduling():
 
 
 def test_items_that_cannot_be_compared_may_tie():
-    heap = DueHeap()
+    heap: DueHeap[Any] = DueHeap()
     first, second = object(), object()
     heap.push(1.0, first)
     heap.push(1.0, second)
@@ -28,7 +29,7 @@ def test_items_that_cannot_be_compared_may_tie():
 
 
 def test_what_is_due_exactly_now_is_due_and_what_is_later_stays():
-    heap = DueHeap()
+    heap: DueHeap[Any] = DueHeap()
     for at in (3.0, 1.0, 2.0):
         heap.push(at, at)
     assert list(heap.pop_due(2.0)) == [(1.0, 1.0), (2.0, 2.0)]
@@ -38,7 +39,7 @@ def test_what_is_due_exactly_now_is_due_and_what_is_later_stays():
 
 
 def test_an_event_pushed_by_a_due_one_takes_its_turn_in_the_same_pass():
-    heap = DueHeap()
+    heap: DueHeap[Any] = DueHeap()
     heap.push(1.0, "service ends")
     heap.push(3.0, "patience ends")
     seen = []
@@ -52,7 +53,7 @@ def test_an_event_pushed_by_a_due_one_takes_its_turn_in_the_same_pass():
 
 
 def test_an_empty_heap_has_no_next_instant_and_nothing_to_pop():
-    heap = DueHeap()
+    heap: DueHeap[Any] = DueHeap()
     assert heap.next_at == inf
     assert not heap
     with pytest.raises(IndexError):
@@ -60,7 +61,7 @@ def test_an_empty_heap_has_no_next_instant_and_nothing_to_pop():
 
 
 def test_pop_takes_the_earliest_whatever_the_time():
-    heap = DueHeap()
+    heap: DueHeap[Any] = DueHeap()
     heap.push(9.0, "late")
     heap.push(7.0, "early")
     assert heap.pop() == (7.0, "early")
@@ -68,7 +69,7 @@ def test_pop_takes_the_earliest_whatever_the_time():
 
 
 def test_leaving_a_pass_early_loses_nothing():
-    heap = DueHeap()
+    heap: DueHeap[Any] = DueHeap()
     for at in (1.0, 2.0, 3.0):
         heap.push(at, at)
     for _ in heap.pop_due(3.0):

@@ -11,6 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from router.process.metrics import Histogram, Metric, Metrics
 
 JOBS = Metric("herdless_jobs_total", "Jobs by pool and outcome", "counter", ("pool", "outcome"))
+SERVED_TWICE: dict[tuple[str, ...], float] = {("slow", "served"): 2}
+SERVED_NINE_TIMES: dict[tuple[str, ...], float] = {("slow", "served"): 9}
 
 
 def samples(metrics):
@@ -94,7 +96,7 @@ def test_a_histogram_needs_a_positive_mean(mean):
 
 
 def test_declared_label_sets_exist_at_zero_and_others_appear_when_they_come():
-    counts = {}
+    counts: dict[tuple[str, ...], int] = {}
     metrics = Metrics(process=False)
     metrics.add(JOBS, lambda: counts, [("slow", "served"), ("slow", "blocked")])
 
@@ -144,7 +146,7 @@ def test_a_histogram_is_exposed_as_prometheus_wants_it():
 
 def test_both_formats_of_prometheus_are_spoken():
     metrics = Metrics(process=False)
-    metrics.add(JOBS, lambda: {("slow", "served"): 2})
+    metrics.add(JOBS, lambda: SERVED_TWICE)
     metrics.add(Metric("herdless_sojourn_seconds", "Sojourn time", "histogram"), lambda: Histogram(1.0))
     _, content_type = metrics.exposition()
     assert content_type.startswith("text/plain")
@@ -157,8 +159,8 @@ def test_both_formats_of_prometheus_are_spoken():
 
 def test_the_basics_of_the_process_are_there_and_registries_are_apart():
     first, second = Metrics(), Metrics()
-    first.add(JOBS, lambda: {("slow", "served"): 2})
-    second.add(JOBS, lambda: {("slow", "served"): 9})
+    first.add(JOBS, lambda: SERVED_TWICE)
+    second.add(JOBS, lambda: SERVED_NINE_TIMES)
     assert {2, 9}.isdisjoint(samples(Metrics(process=False)).values())
     found = samples(first)
     assert found["herdless_jobs_total", (("outcome", "served"), ("pool", "slow"))] == 2

@@ -8,12 +8,15 @@ from aiohttp import ClientConnectionResetError, WSCloseCode
 from router.process.outbox import Outbox
 
 
+NOT_CLOSED = (0, b"")
+
+
 class FakeWebSocket:
     """Remembers the frames; its peer reads only while `reads` is set, and may be gone."""
 
     def __init__(self):
         self.frames = []
-        self.closed_with = None
+        self.closed_with: tuple[int, bytes] = NOT_CLOSED
         self.reads = asyncio.Event()
         self.reads.set()
         self.gone = False
@@ -110,7 +113,7 @@ async def test_close_flushes_a_full_queue():
 async def test_one_message_over_the_limit_cuts_the_link():
     ws = FakeWebSocket()
     ws.reads.clear()
-    reasons = []
+    reasons: list[str] = []
     outbox = Outbox(ws, encode, limit=3, on_cut=reasons.append)
     outbox.put(0)
     await until(lambda: ws.frames)  # taken out of the queue: three more have room
@@ -140,12 +143,12 @@ async def test_a_peer_that_never_reads_delays_neither_a_cut_nor_a_close():
         async with asyncio.timeout(10):
             await outbox.close(flush_limit_s=0.01)
         assert not outbox.put(3)
-        assert ws.closed_with is None  # it took no goodbye: the connection is shut
+        assert ws.closed_with == NOT_CLOSED  # it took no goodbye: the connection is shut
 
 
 async def test_a_peer_that_is_gone_is_reported_once():
     ws = FakeWebSocket()
-    reasons = []
+    reasons: list[str] = []
     outbox = Outbox(ws, encode, on_cut=reasons.append)
     ws.gone = True
     outbox.put(1)
@@ -158,8 +161,8 @@ async def test_a_peer_that_is_gone_is_reported_once():
 
 async def test_a_message_that_cannot_be_encoded_cuts_the_link_and_is_logged(caplog):
     ws = FakeWebSocket()
-    reasons = []
-    outbox = Outbox(ws, lambda batch: bytes(batch), on_cut=reasons.append)
+    reasons: list[str] = []
+    outbox: Outbox[int] = Outbox(ws, lambda batch: bytes(batch), on_cut=reasons.append)
     outbox.put(1000)  # bytes() takes 0 to 255
     await until(lambda: reasons)
     await outbox.close()

@@ -47,7 +47,7 @@ def test_poisson_has_dispersion_and_gap_cv_of_one_and_no_silence_that_misleads()
 
 
 def test_dispersion_of_a_regular_stream_is_zero() -> None:
-    assert index_of_dispersion(np.arange(100) + 0.0, 10.0) == pytest.approx(0.0, abs=1e-12)
+    assert index_of_dispersion(np.arange(100, dtype=np.float64), 10.0) == pytest.approx(0.0, abs=1e-12)
 
 
 def test_a_long_silence_is_pointed_out() -> None:
