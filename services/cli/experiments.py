@@ -1,4 +1,4 @@
-"""The commands about scenarios: run, simulate, solve, up."""
+"""The commands about scenarios: run, simulate, solve."""
 
 from __future__ import annotations
 
@@ -7,16 +7,7 @@ from typing import Annotated
 
 import typer
 
-from services.cli.options import (
-    Alarms,
-    AsJson,
-    ScenarioName,
-    ScenarioSets,
-    check_alarms,
-    progress_bar,
-    say,
-    say_report,
-)
+from services.cli.options import Alarms, AsJson, ScenarioName, ScenarioSets, check_alarms, progress_bar, say_report
 
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Of the first router, the others follow; 0: any free ones.")]
 
@@ -98,34 +89,3 @@ def solve(
     from services.lab.run import solve_scenario
 
     return say_report(solve_scenario(read_experiment(scenario, set), method), as_json)
-
-
-def up(
-    scenario: ScenarioName = "pull",
-    set: ScenarioSets = [],  # noqa: A002, B006
-    as_json: AsJson = False,
-    port: Port = 0,
-) -> int:
-    """Start a cluster and keep it running until Ctrl-C."""
-    import asyncio
-    import tempfile
-
-    from services.lab.cluster import start_cluster
-    from services.lab.experiment import read_experiment
-
-    chosen = read_experiment(scenario, set).scenario
-
-    async def keep_up(logs: Path) -> int:
-        async with start_cluster(chosen, logs, port=port) as cluster:
-            if as_json:
-                say({"routers": cluster.routers, "servers": cluster.servers, "policy": chosen.policy})
-            else:
-                for url, name in cluster.names.items():
-                    typer.echo(f"{name:<12} {url}")
-                typer.echo(f"\ntry:  curl -X POST {cluster.routers[0]}/v1/jobs")
-                typer.echo(f"      herdless policy random --routers {','.join(cluster.routers)}")
-                typer.echo("Ctrl-C ends it.")
-            raise await cluster.death()
-
-    with tempfile.TemporaryDirectory(prefix="herdless-") as logs:
-        return asyncio.run(keep_up(Path(logs)))

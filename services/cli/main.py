@@ -11,7 +11,7 @@ from types import FrameType
 import typer
 
 from router.protocol.errors import HerdlessError, SettingsError
-from services.cli import deploy, experiments, inventory, processes, studies
+from services.cli import console, deploy, experiments, inventory, processes, studies
 from services.cli.options import EXIT_INTERRUPTED, EXIT_RUN_INVALID, EXIT_USER_MISTAKE, say
 
 HELP = """A live laboratory for load balancing with many routers: measured, simulated and predicted, side by side.
@@ -25,9 +25,9 @@ _UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 app = typer.Typer(name="herdless", help=HELP, add_completion=False, pretty_exceptions_enable=False)
 
 for _command in (
-    experiments.run, experiments.simulate, experiments.solve, experiments.up, inventory.policy, inventory.policies,
+    experiments.run, experiments.simulate, experiments.solve, console.up, inventory.policy, inventory.policies,
     inventory.scenarios, studies.compare, studies.sweep, processes.router, processes.server, processes.load,
-    deploy.exporter,
+    deploy.exporter, console.console,
 ):  # fmt: skip
     app.command()(_command)
 app.add_typer(deploy.app, name="deploy")

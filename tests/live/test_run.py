@@ -249,7 +249,7 @@ def test_processes_end_with_a_lab_that_is_killed(lab):
     process = lab.start("up", "small.toml", "--json")
     up = json.loads(process.stdout.readline())
     assert len(up["routers"]) == 2 and len(up["servers"]) == 2
-    assert len(lab.processes("--end-with-parent")) == 4
+    assert len(lab.processes("--end-with-parent")) == 5  # the load, too
     process.kill()
     process.communicate(timeout=BOUND_S)
     lab.wait_for(lambda: not lab.processes())

@@ -1,0 +1,150 @@
+"""The console as a process, and as a part of `herdless up`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import web
+
+from router.process.serve import Listen, serve
+from router.process.serve import run as run_loop
+from services.console.collector import Collector
+from services.console.controls import Controls, Owned, allowed
+from services.console.local import LocalCluster
+from services.console.parameters import policy_forms
+from services.console.places import Attached, Http, Places, make_session
+from services.console.security import make_token
+from services.console.status import SERIES
+from services.console.web import ConsoleWeb
+from services.lab.errors import RunInvalid
+from services.lab.exporter import ExporterSettings, Watch
+from services.scenario import Scenario
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleSettings:
+    """A console of a cluster that runs already.
+
+    Attributes:
+        scenario: What it is believed to run: service law, patience, time unit and the order of the pools.
+        routers, servers, load: URLs, `host:port` or names, with commas between. Without servers, queue lengths are
+            what routers have outstanding; without load, it cannot be changed.
+        read_only: Nothing may be changed by this page.
+        names: Names with a dot by which the console may be reached.
+        host, port: Where it listens.
+        end_with_parent: End when standard input ends.
+    """
+
+    scenario: Scenario
+    routers: str
+    servers: str = ""
+    load: str = ""
+    read_only: bool = False
+    names: tuple[str, ...] = ()
+    host: str = "127.0.0.1"
+    port: int = 0
+    end_with_parent: bool = False
+
+
+def run(settings: ConsoleSettings) -> int:
+    """Run until told to end; return the exit code.
+
+    Raises:
+        SettingsError: The scenario does not say at what rate jobs arrive.
+    """
+    logging.basicConfig(format="%(asctime)s %(levelname)s console: %(message)s")
+    _ = settings.scenario.rate_total
+    listen = Listen("console", "console", settings.host, settings.port, end_with_parent=settings.end_with_parent)
+
+    async def main() -> int:
+        places = Attached(settings.routers, settings.servers, settings.load)
+        async with console_application(settings, places) as (app, _):
+            return await serve(app, listen)
+
+    return run_loop(main)
+
+
+@asynccontextmanager
+async def serve_local(scenario: Scenario, local: LocalCluster, port: int) -> AsyncIterator[str]:
+    """Serve the page of a cluster that is this process's own, on the loopback address.
+
+    Args:
+        scenario: What was started.
+        local: The cluster.
+        port: Of the page; 0: any free one.
+
+    Yields:
+        The URL of the page.
+
+    Raises:
+        RunInvalid: The port is in use.
+    """
+    routers, load = ",".join(await local.routers()), ",".join(await local.generators())
+    settings = ConsoleSettings(scenario, routers, load=load, port=port)
+    async with console_application(settings, local, local) as (app, collector):
+        local.tell = collector.journal.add
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        await runner.setup()
+        try:
+            site = web.TCPSite(runner, settings.host, port)
+            try:
+                await site.start()
+            except OSError as error:
+                message = f"console: port {port} of {settings.host} cannot be had: {error.strerror}"
+                raise RunInvalid("port_in_use", message) from None
+            host, chosen = runner.addresses[0][:2]
+            yield f"http://{host}:{chosen}/"
+        finally:
+            await runner.cleanup()
+
+
+@asynccontextmanager
+async def console_application(
+    settings: ConsoleSettings, places: Places, owned: Owned | None = None
+) -> AsyncIterator[tuple[web.Application, Collector]]:
+    """The application of a console, which looks at the cluster from now on.
+
+    Args:
+        settings: What it shows.
+        places: Where the processes are.
+        owned: The cluster, if the console runs it.
+    """
+    token, scenario = make_token(), settings.scenario
+    watch = Watch(ExporterSettings(scenario, settings.routers, settings.load))
+    can = allowed(owned is not None, settings.read_only, bool(settings.load))
+    async with make_session() as session:
+        asks = Http(session)
+        collector = Collector(scenario, places, asks, watch, about(scenario, can, token))
+        controls = Controls(places, asks, watch, collector, owned, can)
+        pages = ConsoleWeb(
+            collector.viewers, controls.carry_out, token, settings.names, lambda: bool(collector.fleet.places)
+        )
+        looking = asyncio.create_task(collector.run())
+        try:
+            yield pages.application(), collector
+        finally:
+            looking.cancel()
+            with suppress(asyncio.CancelledError):
+                await looking
+
+
+def about(scenario: Scenario, can: dict[str, bool], token: str) -> dict[str, Any]:
+    """What every page is told first."""
+    pools = [
+        {"name": pool.name, "rate": pool.rate, "slots": pool.slots,
+         "capacity": None if pool.capacity == float("inf") else int(pool.capacity)}
+        for pool in scenario.pools
+    ]  # fmt: skip
+    return {
+        "scenario": {"name": scenario.name, "title": scenario.title, "source": scenario.source,
+                     "time_unit_s": scenario.time_unit_s, "pools": pools, "patience": scenario.patience is not None},
+        "series": SERIES,
+        "policies": policy_forms(),
+        "can": can,
+        "token": token,
+    }  # fmt: skip

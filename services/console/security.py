@@ -1,0 +1,75 @@
+"""Who may read the page and who may change something: headers, hosts, and the same-origin check."""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from collections.abc import Mapping
+from ipaddress import ip_address
+
+TOKEN_HEADER = "X-Herdless-Token"
+
+# Everything comes from here, nothing is inline, nobody may frame it.
+HEADERS: Mapping[str, str] = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-cache",
+}
+
+
+def make_token() -> str:
+    """A secret that only a page of this console can read."""
+    return secrets.token_urlsafe(24)
+
+
+def host_fault(host: str | None, names: tuple[str, ...] = ()) -> str:
+    """What is wrong with a `Host` header; empty: nothing.
+
+    Rule: an IP address, a name without a dot (`localhost`, `console`), or one of `names`. A page of somebody else
+    whose name was made to lead here (DNS rebinding) would otherwise count as of the same origin.
+    """
+    name = _host_name(host or "")
+    if not name:
+        return "no Host header"
+    if "." not in name or name.endswith(".localhost") or name in names or _is_address(name):
+        return ""
+    return f"Host {name:.100}: a name that this console does not go by: start it with --name {name:.100}"
+
+
+def request_fault(headers: Mapping[str, str], scheme: str, token: str) -> str:
+    """What speaks against carrying out a request that changes something; empty: nothing.
+
+    Rule: it comes from a page of this console (`Origin`, `Sec-Fetch-Site`), says that it is JSON, which no form can,
+    and knows the token, which no other page can read.
+    """
+    origin, own = headers.get("Origin"), f"{scheme}://{headers.get('Host', '')}"
+    if origin is not None and origin != own:
+        return f"Origin {origin:.100}: only pages of {own:.100} may change something"
+    if headers.get("Sec-Fetch-Site", "same-origin") != "same-origin":
+        return "only pages of this console may change something"
+    if headers.get("Content-Type", "").split(";")[0].strip() != "application/json":
+        return "expected Content-Type: application/json"
+    if not hmac.compare_digest(headers.get(TOKEN_HEADER, "").encode(), token.encode()):
+        return f"the header {TOKEN_HEADER} is missing or not of this console: load the page anew"
+    return ""
+
+
+def _host_name(host: str) -> str:
+    """Without the port and, for IPv6, the brackets."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0].lower()
+    return host.rpartition(":")[0].lower() if ":" in host else host.lower()
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
