@@ -207,7 +207,8 @@ class Endless:
             async with asyncio.timeout(CONNECT_LIMIT_S):
                 self.links[url] = await StreamLink.connect(self._session, url, self.book, self._boot)
             self._refused.discard(url)
-            if not self._begun and not self._ended:
+            if not self._ended:
+                # What is drawn is split over the routers that were there: with one more, it is drawn anew.
                 self._begin(time.monotonic())
         except (TransportError, TimeoutError) as error:
             if url not in self._refused:  # it is tried each second, and told once
