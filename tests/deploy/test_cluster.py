@@ -1,0 +1,180 @@
+"""The deployment on a real engine: everything is up and seen, grows and shrinks, survives kills, and is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.deploy.boards import FILES, board, expressions, marks
+from tests.deploy.cluster import SCENARIO, SETS, Composed, call, composed, empty_ones, eventually
+from tests.deploy.engine import ROOT, engine, why_none
+from tests.tidy.test_metrics_doc import recorded
+
+REASON = why_none()
+pytestmark = [
+    pytest.mark.skipif(REASON is not None, reason=REASON or ""),
+    # The first test waits for the image as well.
+    pytest.mark.timeout(600),
+]
+
+UP = {"router": 3, "server": 2, "load": 1, "exporter": 1, "prometheus": 1}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Composed]:
+    with engine() as env, composed(env, tmp_path_factory.mktemp("compose")) as system:
+        yield system
+
+
+@pytest.fixture(autouse=True)
+def _whole(cluster: Composed) -> None:
+    """Each test finds the same system, whatever the one before has done to it."""
+    eventually("every replica is scraped", lambda: replicas(cluster), lambda up: up == UP)
+
+
+def replicas(cluster: Composed) -> dict[str, int]:
+    """How many targets answer Prometheus, by job."""
+    return {one["metric"]["job"]: int(one["value"][1]) for one in cluster.ask("sum by (job) (up == 1)")}
+
+
+def books(cluster: Composed) -> dict[str, float]:
+    """What the generator says of its jobs."""
+    return {
+        "sent": cluster.value("sum(herdless_load_jobs_total)"),
+        "ended": cluster.value("sum(herdless_load_ends_total)"),
+        "under way": cluster.value("sum(herdless_load_under_way)"),
+        "doubled": cluster.value("sum(herdless_load_doubled_total)"),
+    }
+
+
+def served(cluster: Composed) -> float:
+    return cluster.value('sum(herdless_load_ends_total{outcome="served"})')
+
+
+def test_everything_is_healthy_within_a_minute_and_serves(cluster: Composed) -> None:
+    assert cluster.up_s < 60
+    before = served(cluster)
+    eventually("jobs are served", lambda: served(cluster), lambda now: now > before + 100)
+    assert len(cluster.containers("router")) == 3
+    # Each router knows the servers of both pools, and each replica has a name of its own.
+    names = [[server["id"] for server in call(f"{url}/v1/servers")["servers"]] for url in cluster.urls("router")]
+    assert [len(set(of_router)) for of_router in names] == [20, 20, 20]
+    assert len({call(f"{url}/health")["id"] for url in cluster.urls("router")}) == 3
+
+
+def test_every_recording_rule_has_data(cluster: Composed) -> None:
+    names = [(name, name) for name in recorded(ROOT / "services" / "prometheus" / "rules.yml")]
+    eventually("no rule is empty", lambda: empty_ones(cluster, names), lambda empty: empty == [])
+
+
+def test_every_expression_of_every_panel_has_data(cluster: Composed) -> None:
+    asked = [expression for path in FILES for expression in expressions(board(path))]
+    assert len(asked) > 60
+    eventually("no panel is empty", lambda: empty_ones(cluster, asked), lambda empty: empty == [])
+    for path in FILES:
+        for mark in marks(board(path)):
+            cluster.ask(mark.promql)  # Prometheus understands it; whether it has happened is another thing
+        for variable in board(path)["templating"]["list"]:
+            metric, label = variable["query"].removeprefix("label_values(").removesuffix(")").rsplit(", ", 1)
+            assert cluster.ask(f"count by ({label}) ({metric}) and on ({label}) count by ({label}) ({metric})")
+
+
+def test_the_books_balance_and_no_alert_says_otherwise(cluster: Composed) -> None:
+    balanced = eventually("a reading of the generator", lambda: books(cluster), lambda now: now["sent"] > 0)
+    # Each expression is asked by itself; jobs go on in between, but a scrape is of one instant.
+    off = cluster.value("sum(herdless_load_jobs_total) - sum(herdless_load_ends_total) - sum(herdless_load_under_way)")
+    assert (off, balanced["doubled"]) == (0, 0)
+    assert cluster.ask('ALERTS{alertname="ConservationViolated"}') == []
+
+
+def test_a_fourth_router_is_found_by_everybody(cluster: Composed) -> None:
+    cluster.up("--scale", "router=4")
+    try:
+        eventually("Prometheus sees it", lambda: replicas(cluster), lambda up: up["router"] == 4)
+        eventually("all servers have linked to it", lambda: cluster.value("min(herdless_server_links_up)"),
+                   lambda links: links == 4)  # fmt: skip
+        busy = 'count(rate(herdless_router_jobs_total{policy="pull"}[10s]) > 1)'
+        eventually("it gets jobs", lambda: cluster.value(busy), lambda routers: routers == 4)
+        eventually("the models are asked about four", lambda: cluster.value("herdless_model_routers"),
+                   lambda routers: routers == 4)  # fmt: skip
+    finally:
+        cluster.up("--scale", "router=3")
+    eventually("the links to it are given up", lambda: cluster.value("max(herdless_server_links_up)"),
+               lambda links: links == 3)  # fmt: skip
+
+
+def test_killed_containers_cost_no_job_that_is_not_accounted_for(cluster: Composed) -> None:
+    before = served(cluster)
+    cluster.docker("kill", cluster.containers("router")[0], cluster.containers("server-fast")[0])
+    eventually("Prometheus sees them gone", lambda: replicas(cluster),
+               lambda up: (up["router"], up["server"]) == (2, 1))  # fmt: skip
+    at_two = eventually("the others serve on", lambda: served(cluster), lambda now: now > before + 100)
+    cluster.up()
+    eventually("Prometheus sees them back", lambda: replicas(cluster), lambda up: up == UP)
+    eventually("all serve again", lambda: served(cluster), lambda now: now > at_two + 200)
+    eventually("the new servers are linked", lambda: cluster.value("min(herdless_server_links_up)"),
+               lambda links: links == 3)  # fmt: skip
+    off = cluster.value("sum(herdless_load_jobs_total) - sum(herdless_load_ends_total) - sum(herdless_load_under_way)")
+    assert (off, cluster.value("sum(herdless_load_doubled_total)")) == (0, 0)
+    # Nothing else ended badly than what was at the dead ones, or met a router while it had lost its servers' links.
+    bad = {one["metric"]["reason"] for one in cluster.ask('herdless_load_ends_total{outcome="failed"} > 0')}
+    assert bad <= {"link_lost", "no_server", "draining"}
+
+
+def test_a_policy_that_is_put_in_force_is_seen_and_predicted(cluster: Composed) -> None:
+    routers = cluster.urls("router")
+    try:
+        for url in routers:
+            assert call(f"{url}/v1/policy", "PUT", {"name": "power_of_d", "d": 2})["name"] == "power_of_d"
+        eventually("all routers show it", lambda: cluster.value('sum(herdless_router_policy{policy="power_of_d"})'),
+                   lambda routers: routers == 3)  # fmt: skip
+        eventually("its jobs have its label", lambda: cluster.value('herdless:job_rate:rate10s{policy="power_of_d"}'),
+                   lambda rate: rate > 10)  # fmt: skip
+        eventually("it asks servers", lambda: cluster.value('herdless:messages:rate10s{kind="probe"}'),
+                   lambda probes: probes == pytest.approx(2, abs=0.05))  # fmt: skip
+        eventually("the models predict it", lambda: cluster.ask('herdless_model_info{policy="power_of_d"} == 1'))
+        eventually("and nothing else", lambda: cluster.ask('herdless_model_value{policy="pull"}'),
+                   lambda old: old == [])  # fmt: skip
+    finally:
+        for url in routers:
+            call(f"{url}/v1/policy", "PUT", {"name": "pull"})
+    eventually("the old one is back", lambda: cluster.ask('herdless_model_value{policy="pull"}'))
+
+
+def test_a_load_that_is_changed_is_seen_and_predicted(cluster: Composed) -> None:
+    (load,) = cluster.urls("load")
+    try:
+        assert call(f"{load}/v1/load", "PUT", {"load": 0.4})["load"] == pytest.approx(0.4)
+        eventually("the models are asked about it", lambda: cluster.value("herdless_model_load"),
+                   lambda load: load == pytest.approx(0.4))  # fmt: skip
+        # 0.4 · (10 · 1 + 10 · 2) jobs a time unit of 0.4 s: 30 jobs/s, and 300 in the rate, ± 4 standard deviations.
+        eventually("half as many jobs come", lambda: cluster.value('herdless:job_rate:rate10s{policy="pull"}'),
+                   lambda rate: rate == pytest.approx(30, abs=7))  # fmt: skip
+    finally:
+        call(f"{load}/v1/load", "PUT", {"load": 0.8})
+
+
+def test_a_run_that_attaches_gives_a_verdict(cluster: Composed) -> None:
+    (load,) = cluster.urls("load")
+    call(f"{load}/v1/load", "PUT", {"load": 0})
+    try:
+        eventually("nothing is under way", lambda: books(cluster), lambda now: now["under way"] == 0)
+        sets = [word for each in (*SETS, "run.warmup=5", "run.duration=40") for word in ("--set", each)]
+        _, report = cluster.herdless(
+            "run", SCENARIO, *sets, "--attach", "router", "--servers", "server", "--out", "/tmp/run"
+        )
+    finally:
+        call(f"{load}/v1/load", "PUT", {"load": 0.8})
+    # A busy machine makes a run invalid, which is said; what would be wrong is a difference.
+    assert report["verdict"] in ("agree", "not_enough_data", "limit"), report
+    assert report["values"]["sojourn_mean"] > 0.5
+
+
+def test_servers_that_are_told_to_end_finish_what_they_have(cluster: Composed) -> None:
+    lost = 'sum(herdless_load_ends_total{reason="link_lost"})'
+    before, jobs = cluster.value(lost), served(cluster)
+    cluster.compose("restart", "server-fast")
+    eventually("it is back", lambda: cluster.value("min(herdless_server_links_up)"), lambda links: links == 3)
+    eventually("all serve again", lambda: served(cluster), lambda now: now > jobs + 200)
+    assert cluster.value(lost) == before
