@@ -24,6 +24,7 @@ from services.scenario_parts import MOST_ROUTERS, Pool, Routers
 from services.solver import Solution, predict
 
 LOOK_EVERY_S = 2.0
+LIMIT_S = 5.0
 LONGEST_TAIL = 20
 
 VALUE = Metric(
@@ -78,13 +79,18 @@ class Watch:
     take jobs; the arrival rate is the sum of what the generators have been asked for (exact, while a measured rate
     would make the models' values flicker), and the scenario's where no generator answers.
 
+    Args:
+        settings: What is watched.
+        look_every_s: The pause between two looks.
+
     Attributes:
         scenario: The situation that was seen last. `solution`: what is predicted of it; `None`: nothing.
+        looked: Whether the last look succeeded.
         solves: Situations so far. `solve_s`: what the last one took.
         failures: Looks that failed, by cause.
     """
 
-    def __init__(self, settings: ExporterSettings) -> None:
+    def __init__(self, settings: ExporterSettings, *, look_every_s: float = LOOK_EVERY_S) -> None:
         self.scenario = settings.scenario
         self.solution: Solution | None = None
         self.looked = False
@@ -92,13 +98,14 @@ class Watch:
         self.solve_s = 0.0
         self.failures = dict.fromkeys(CAUSES, 0)
         self._settings = settings
+        self._look_every_s = look_every_s
 
     async def run(self) -> None:
         """Look until cancelled."""
-        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=LOOK_EVERY_S)) as session:
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=LIMIT_S)) as session:
             while True:
                 await self._look(session)
-                await asyncio.sleep(LOOK_EVERY_S)
+                await asyncio.sleep(self._look_every_s)
 
     async def _look(self, session: aiohttp.ClientSession) -> None:
         try:
