@@ -101,8 +101,8 @@ def make_metrics(settings: ServerSettings, driver: ServerDriver, links: Links) -
     metrics.add(RECEIVED, kinds(driver.received, RECEIVED_KINDS))
     metrics.add(UNSENT, total(lambda: driver.unsent))
     metrics.add(LENGTH_SECONDS, lambda: queue_length_seconds(settings, driver))
-    metrics.add(JOB_SECONDS, total(lambda: time_times(driver, lambda length: length)))
-    metrics.add(BUSY_SECONDS, total(lambda: time_times(driver, lambda length: min(length, settings.slots))))
+    metrics.add(JOB_SECONDS, total(lambda: integrated(driver, lambda length: length)))
+    metrics.add(BUSY_SECONDS, total(lambda: integrated(driver, lambda length: min(length, settings.slots))))
     metrics.add(LENGTH, total(lambda: driver.in_system))
     metrics.add(BUSY, total(lambda: sum(core.busy for core in cores)))
     metrics.add(SLOTS, total(lambda: settings.servers * settings.slots))
@@ -139,7 +139,7 @@ def queue_length_seconds(settings: ServerSettings, driver: ServerDriver) -> Numb
     return {(settings.pool, name): time for name, time in zip(names, seconds, strict=True)}
 
 
-def time_times(driver: ServerDriver, weight: Callable[[int], int]) -> float:
+def integrated(driver: ServerDriver, weight: Callable[[int], int]) -> float:
     """The time spent at each queue length, times a weight of that length, all servers together."""
     now = driver.clock()
     return sum(
