@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from router.protocol.errors import HerdlessError
 from services.console.fleet import Fleet
 from services.console.journal import Journal, fleet_changes, policy_changes, router_changes
 from services.console.places import Asks, Places, ask_all
@@ -89,7 +90,7 @@ class Collector:
             await self._see_fleet()
             if counters:
                 await self._see_counters()
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+        except (HerdlessError, KeyError, TypeError, ValueError, AttributeError) as error:
             # Something answers there, but not as one of ours: the page goes on with what it has.
             _log.warning("an answer that is not understood: %r", error)
 
