@@ -55,7 +55,7 @@ def test_one_server_of_many_slots_is_erlang_a(in_service: bool) -> None:
 
 def test_shortest_queues_are_the_exact_chain() -> None:
     exact = jsq_with_abandonment(AbandonmentSystem(2, 2.0, 1.0, 0.1))
-    found = simulated(system_of(2, 2.0, 0.1, False, 'name = "jsq"', 120_000))
+    found = simulated(system_of(2, 2.0, 0.1, False, 'name = "jsq"', 100_000))
     agrees(
         found,
         {

@@ -32,11 +32,11 @@ def two_types(servers: int, choices: int, blocking: float, jobs: int, error: flo
 QUICK = [
     alike("G76", 100, "d = 1", 0.32989691, 40_000),
     alike("G76", 200, "d = 2", 0.19068898, 60_000, bias=0.003),
-    alike("G77", 4, "d = 2", 0.20567596, 60_000),
-    alike("G77", 4, "d = 2, replacement = true", 0.23354702, 60_000),
-    alike("G77", 4, 'd = "all"', 0.14439389, 60_000),
+    alike("G77", 4, "d = 2", 0.20567596, 40_000),
+    alike("G77", 4, "d = 2, replacement = true", 0.23354702, 40_000),
+    alike("G77", 4, 'd = "all"', 0.14439389, 40_000),
     two_types(50, 1, 0.20177114, 40_000, 0.03, 0.0),
-    two_types(200, 2, 0.04403572, 150_000, 0.03, 0.015),
+    two_types(200, 2, 0.04403572, 120_000, 0.03, 0.015),
 ]
 
 LONG = [

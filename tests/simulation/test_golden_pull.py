@@ -27,13 +27,13 @@ def routers(count: int) -> str:
 
 def two_servers(row: str, policy: str, count: int, sojourn: float) -> Case:
     """Two servers at load 0.7; rules A and B differ by less than the noise here, the numbers of routers by 10%."""
-    return Case(row, policy, TWO, "load = 0.7", {"sojourn_mean": sojourn}, 80_000, more=routers(count))
+    return Case(row, policy, TWO, "load = 0.7", {"sojourn_mean": sojourn}, 60_000, more=routers(count))
 
 
 def three_servers(policy: str, count: int, blocking: float) -> Case:
     """Three servers of two places each."""
     expected = {"block_probability": blocking}
-    return Case("G32", policy, THREE_OF_TWO, "rate_total = 2.4", expected, 50_000, more=routers(count))
+    return Case("G32", policy, THREE_OF_TWO, "rate_total = 2.4", expected, 40_000, more=routers(count))
 
 
 def two_pools(servers: int, jobs: int, **more: Any) -> Case:
@@ -55,7 +55,7 @@ QUICK = [
     Case("G28 and G30", A, TWO, "load = 0.7",
          {"sojourn_mean": 2.64706, WAIT: 0.61053601, "dispatch.random": 0.73026800,
           "messages.pull": 0.38946399, "messages.withdraw": 0.11973200},
-         120_000, more=routers(2)),
+         80_000, more=routers(2)),
     two_servers("G28", A, 4, 2.90123),
     two_servers("G29", B, 2, 2.63666),
     two_servers("G29", B, 4, 2.87864),

@@ -19,7 +19,7 @@ from services.models.chains.queues import solve_random, solve_shortest
 from services.models.loss_chain import loss_chain
 from tests.simulation.golden import Case, Estimate, compare, simulated
 
-JOBS = 20_000
+JOBS = 12_000
 
 
 class Small:
@@ -67,7 +67,7 @@ class Small:
         for name, value in known.items():
             # Rare events have a large relative error: those that make less than 5% say nothing.
             if value > 0.05:
-                compare(f"{policy}, seed {self.seed}: {name}", found[name], value, error=0.06)
+                compare(f"{policy}, seed {self.seed}: {name}", found[name], value, error=0.07)
 
 
 SEEDS = range(3)
@@ -138,7 +138,7 @@ def test_the_most_vacancy(choices: Any, replacement: bool) -> None:
     found = simulated(Case("loss", policy, pools, "rate_per_server = 1.7", {}, JOBS, warmup=20))
     compare("blocking", found["block_probability"], exact.block_probability, error=0.03)
     for pool, mean in zip("ab", exact.mean_jobs, strict=True):
-        compare(f"jobs at {pool}", found[f"queue_length_mean.{pool}"], mean, error=0.02)
+        compare(f"jobs at {pool}", found[f"queue_length_mean.{pool}"], mean, error=0.03)
 
 
 # -- tests of the test: a rule that is a little different is seen ------------------------------------
