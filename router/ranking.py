@@ -38,7 +38,8 @@ class Ranks:
 
     def of(self, server: Server, length: int) -> Rank:
         """The rank of a server that has `length` jobs."""
-        return self.table(server).of(length)
+        table = self._tables.get((server.rate, server.capacity)) or self.table(server)
+        return table.of(length)
 
     def compute(self, rate: float, capacity: float, length: int) -> Rank:
         """The rule itself."""

@@ -153,7 +153,7 @@ class ServerCore:
     # -- jobs ---------------------------------------------------------------------------------
 
     def _dispatch(self, event: Dispatch, now: float) -> list[ServerEffect]:
-        session = self._session(event.router)
+        session = self.sessions.get(event.router) or self._session(event.router)
         session.seen += 1
         session.held = event.held
         self.arrivals += 1
@@ -265,7 +265,8 @@ class ServerCore:
         return session
 
     def _probe(self, event: Probe, now: float) -> list[ServerEffect]:
-        return [self._reporter.report(self._session(event.router), self.length, event.job)]
+        session = self.sessions.get(event.router) or self._session(event.router)
+        return [self._reporter.report(session, self.length, event.job)]
 
     def _router_joined(self, event: RouterJoined, now: float) -> list[ServerEffect]:
         if event.router in self.sessions:

@@ -111,7 +111,7 @@ class World:
                         break
                     message = at_hand.popleft()
                     kind = type(message)
-                    handle = servers[message[0]] if kind is Dispatch or kind is Probe else routers[message[1]]
+                    handle = servers[message[0]] if kind is Probe or kind is Dispatch else routers[message[1]]
                     effects = handle(message, now)
 
     def run_until(self, instant: float) -> None:
