@@ -18,6 +18,7 @@ from services.console.viewers import Viewers
 from services.console.window import Reading, Window
 from services.lab.exporter import Watch
 from services.scenario import Scenario
+from services.solver import Solution
 
 LOOK_EVERY_S = 0.25
 COUNTERS_EVERY = 4
@@ -62,8 +63,8 @@ class Collector:
         self._routers: dict[str, str] = {}
         self._policy: dict[str, Any] | None = None
         self._rate: float | None = None
-        self._models: dict[str, Any] = {"values": {}}
-        self._modelled: object = None
+        self._models = models_json(None, asked=False)
+        self._modelled: tuple[bool, Solution | None] = (False, None)
         self._losses: dict[str, float] = {}
 
     async def run(self) -> None:
@@ -200,8 +201,8 @@ class Collector:
         """Show predictions only for what is in force."""
         watch = self._watch
         fits = watch.looked and (self._policy is None or watch.scenario.policy == self._policy)
-        modelled = watch.solution if fits else None
-        if modelled is not self._modelled or "asked" not in self._models:
+        modelled = (fits, watch.solution if fits else None)
+        if modelled != self._modelled:
             self._modelled = modelled
-            self._models = models_json(modelled)
+            self._models = models_json(modelled[1], fits)
             self.viewers.tell("models", self._models)

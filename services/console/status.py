@@ -40,11 +40,12 @@ class History:
         }
 
 
-def models_json(solution: Solution | None) -> dict[str, Any]:
+def models_json(solution: Solution | None, asked: bool) -> dict[str, Any]:
     """What is predicted: for each quantity the first there is of exact, closed, meanfield, limit.
 
     Args:
-        solution: What they said; `None`: nothing yet.
+        solution: What they said; `None`: nothing.
+        asked: Whether they have been asked about what is in force.
     """
     values: dict[str, Any] = {}
     for name, by_method in solution.quantities.items() if solution is not None else ():
@@ -54,7 +55,7 @@ def models_json(solution: Solution | None) -> dict[str, Any]:
                 "value": round(prediction.value, 6), "method": method, "exact": prediction.exact,
                 "kind": prediction.kind, "source": prediction.source, "assumes": prediction.assumes,
             }  # fmt: skip
-    return {"asked": solution is not None, "values": values}
+    return {"asked": asked, "values": values}
 
 
 def router_rows(

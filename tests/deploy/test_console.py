@@ -34,7 +34,7 @@ ROOT = Path(__file__).parents[2]
 BOUND_MS = 60_000.0
 SETS = ("pools.0.servers=12", "pools.1.servers=8", "routers.count=2", "time_unit_s=0.4", "arrivals.load=0.6")
 SERVERS = 1000
-FRAMES = 120
+FRAMES = 200
 
 
 @asynccontextmanager
@@ -57,10 +57,10 @@ async def up() -> AsyncIterator[str]:
     assert (process.returncode, errors.decode()) == (130, "")
 
 
-async def servers_shown(page: Page) -> int:
-    """All servers on the heat map."""
-    counts = await page.evaluate("[...document.querySelectorAll('canvas[data-servers]')].map((c) => c.dataset.servers)")
-    return sum(map(int, counts))
+async def servers_on_map(page: Page, expected: int) -> None:
+    """Wait until so many servers are on the heat map, as counted when it was drawn."""
+    canvases = "[...document.querySelectorAll('canvas[data-servers]')]"
+    await eventually(page, f"{canvases}.reduce((sum, each) => sum + Number(each.dataset.servers), 0) === {expected}")
 
 
 async def eventually(page: Page, what: str) -> None:
@@ -83,12 +83,11 @@ async def test_a_cluster_is_seen_and_changed_by_its_page() -> None:
         page.set_default_timeout(BOUND_MS)
         await eventually(page, "document.body.dataset.state === 'live'")
         await eventually(page, "document.getElementById('fact-servers').textContent === '20'")
-        assert await servers_shown(page) == 20
+        await servers_on_map(page, 20)
         await expect(page.locator("#routers tr")).to_have_count(2)
 
-        # At load 0.6 nearly every job finds a pull-message; without them jobs go anywhere, and half of the slow
-        # servers' time is asked for. By theory of one random split: slow servers get 12/20 of 0.6·28 = 16.8 jobs a
-        # time unit, 0.84 each: of those 84% wait; fast ones 42%; together 67%. With pull-messages far fewer.
+        # At load 0.6 most jobs find a pull-message. Without them jobs go anywhere: each server gets 0.6·28 / 20 = 0.84
+        # jobs a time unit, so 84% of those at slow servers wait, 42% at fast ones, and 67% of all.
         await eventually(page, f"{shown('wait_probability')} >= 0")
         await eventually(page, "Number(document.getElementById('fact-jobs').textContent) > 20")
         await eventually(page, "document.querySelector('[data-model=\"wait_probability\"] b') !== null")
@@ -115,11 +114,11 @@ async def test_a_cluster_is_seen_and_changed_by_its_page() -> None:
         await page.select_option("#add-pool", "fast")
         await page.click("#add-go")
         await eventually(page, "document.getElementById('fact-servers').textContent === '23'")
-        assert await servers_shown(page) == 23
+        await servers_on_map(page, 23)
         await page.click("[aria-label='Kill servers-fast-from-9']")
         await page.click("#sure-yes")
         await eventually(page, "document.getElementById('fact-servers').textContent === '20'")
-        assert await servers_shown(page) == 20
+        await servers_on_map(page, 20)
         await expect(page.locator("#journal")).to_contain_text("(fast-9 to fast-11) left")
 
         # By keyboard alone: the fourth server of the first pool, drained.
@@ -194,7 +193,7 @@ MEASURE = """() => new Promise((resolve) => {
   const tick = (now) => {
     times.push(now - last);
     last = now;
-    if (times.length < 300) requestAnimationFrame(tick);
+    if (times.length < 240) requestAnimationFrame(tick);
     else resolve(times.slice(5).sort((a, b) => a - b));
   };
   requestAnimationFrame(tick);
@@ -217,8 +216,12 @@ async def test_a_thousand_servers_are_smooth(record_property: Callable[[str, obj
     async with seen(recorded) as (page, complaints):
         playing = asyncio.create_task(recorded.play())
         try:
-            assert await servers_shown(page) == SERVERS
-            times = await page.evaluate(MEASURE)
+            await servers_on_map(page, SERVERS)
+            # Others may have the machine for a moment: a page that is not smooth is not so thrice.
+            for _ in range(3):
+                times = await page.evaluate(MEASURE)
+                if times[int(0.95 * len(times))] < 50.0:
+                    break
             await page.evaluate(WORK)
             await eventually(page, "window.drawn.length >= 12")
             drawn = sorted(await page.evaluate("window.drawn"))
@@ -228,7 +231,7 @@ async def test_a_thousand_servers_are_smooth(record_property: Callable[[str, obj
         record_property("frame_p95_ms", frame_p95_ms)
         record_property("drawing_p95_ms", drawing_p95_ms)
         print(f"frame time p95 {frame_p95_ms:.1f} ms; drawing p95 {drawing_p95_ms:.1f} ms")  # noqa: T201
-        # What the page itself takes. The time between frames depends on whatever else this machine does.
+        assert frame_p95_ms < 50.0
         assert drawing_p95_ms < 50.0
         assert complaints == []
 

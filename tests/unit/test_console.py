@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -180,6 +181,7 @@ async def test_a_strange_answer_does_not_end_the_looking(caplog: pytest.LogCaptu
 
 async def test_predictions_are_shown_only_for_what_is_in_force() -> None:
     cluster, watching = Cluster(), watch()
+    cluster.policy = {"name": "random"}
     looking = collector(cluster, watching)
     await looking.look(counters=True)
     assert looking.hello()["models"] == {"asked": False, "values": {}}
@@ -187,7 +189,7 @@ async def test_predictions_are_shown_only_for_what_is_in_force() -> None:
     watching.solution, watching.looked = predict(watching.scenario), True
     await looking.look(counters=True)
     assert looking.hello()["models"]["values"]["messages.total"]["method"] == "closed"
-    cluster.policy = {"name": "random"}
+    cluster.policy = {"name": "jsq"}
     await looking.look(counters=True)
     assert looking.hello()["models"] == {"asked": False, "values": {}}
 
@@ -254,7 +256,7 @@ def test_policies_are_told_by_what_is_not_the_default() -> None:
 
 
 @pytest.mark.parametrize("form", policy_forms(), ids=lambda form: str(form["name"]))
-def test_a_form_has_every_parameter_with_a_default_that_is_accepted(form: dict) -> None:
+def test_a_form_has_every_parameter_with_a_default_that_is_accepted(form: dict[str, Any]) -> None:
     defaults = {each["name"]: each["default"] for each in form["parameters"] if each["default"] is not None}
     name, parameters = make_parameters({"name": form["name"], **defaults})
     assert [each["name"] for each in form["parameters"]] == list(type(parameters).model_fields)
@@ -273,7 +275,7 @@ def test_there_is_a_form_for_each_policy() -> None:
 def test_history_is_kept_for_five_minutes() -> None:
     history = History()
     for second in range(KEPT_POINTS + 7):
-        history.add(float(second), {"wait_probability": 0.5}, models_json(None)["values"])
+        history.add(float(second), {"wait_probability": 0.5}, models_json(None, asked=True)["values"])
     columns = history.json()
     assert columns["at_s"][0] == 7.0 and len(columns["at_s"]) == KEPT_POINTS
     assert columns["live"]["wait_probability"] == [0.5] * KEPT_POINTS
