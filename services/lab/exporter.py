@@ -120,7 +120,8 @@ class Watch:
             elif seen != self.scenario or not self.looked:
                 started = time.perf_counter()
                 # In a thread: a mean field may take seconds, in which the metrics are still to be answered.
-                solution = await asyncio.to_thread(predict, seen)
+                # Of a pause nothing is predicted.
+                solution = None if seen.arrivals.rate_total == 0.0 else await asyncio.to_thread(predict, seen)
                 self.scenario, self.solution, self.looked = seen, solution, True
                 self.solves += 1
                 self.solve_s = time.perf_counter() - started
