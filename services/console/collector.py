@@ -10,7 +10,7 @@ from typing import Any
 
 from router.protocol.errors import HerdlessError
 from services.console.fleet import Fleet
-from services.console.journal import Journal, fleet_changes, policy_changes, router_changes
+from services.console.journal import Journal, fleet_changes, number_in, policy_changes, router_changes
 from services.console.places import Asks, Places, ask_all
 from services.console.shown import router_shows, server_shows
 from services.console.status import History, models_json, process_rows, router_rows
@@ -107,6 +107,11 @@ class Collector:
             "log": [entry.json() for entry in self.journal.entries],
         }
 
+    def name_of(self, url: str) -> str:
+        """What a server process is called: else, by what its servers' names have in common, or its address."""
+        first = next((place.id for place in self.fleet.places if place.process == url), "")
+        return self._places.name(url) or number_in(first)[0].rstrip("-") or url.removeprefix("http://")
+
     async def _see_fleet(self) -> None:
         before, version = self.fleet.places, self.fleet.version
         if urls := await self._places.servers():
@@ -146,7 +151,7 @@ class Collector:
             "load": load and load | {"before": self.load_before},
             "values": values,
             "routers": router_rows(reading, self._routers, policies, self._window.rates()),
-            "processes": process_rows(reading, self.fleet, self._places.name),
+            "processes": process_rows(reading, self.fleet, self.name_of),
         }
         self.viewers.tell("status", self.status)
         self._history.add(self.status["at_s"], values, self._models["values"])
@@ -182,7 +187,7 @@ class Collector:
         for url, losses in now.items():
             if (more := losses - self._losses.get(url, losses)) > 0:
                 links = "a link to a router" if more == 1 else f"{more:.0f} links to routers"
-                self.journal.add("lost", f"{self._places.name(url)} lost {links}")
+                self.journal.add("lost", f"{self.name_of(url)} lost {links}")
         self._losses = now
 
     # -- models -------------------------------------------------------------------------------

@@ -107,7 +107,7 @@ class Controls:
             return {"draining": [name]}
         url = await self._process(body)
         await self._send_all("POST", [url], "/v1/drain", None)
-        self._collector.journal.add("asked", f"asked for: drain {self._places.name(url)}")
+        self._collector.journal.add("asked", f"asked for: drain {self._collector.name_of(url)}")
         return {"draining": [place.id for place in self._collector.fleet.of_process(url)]}
 
     async def kill(self, body: Any) -> dict[str, Any]:

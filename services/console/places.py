@@ -30,7 +30,7 @@ class Places(Protocol):
         """Of the endless generators."""
 
     def name(self, url: str) -> str:
-        """What a process is called."""
+        """What a process is called; empty: not known."""
 
 
 class Attached:
@@ -57,8 +57,8 @@ class Attached:
         return await self._look_up("generators")
 
     def name(self, url: str) -> str:
-        """Host and port."""
-        return url.removeprefix("http://").removesuffix(":8080")
+        """Nobody has told."""
+        return ""
 
     async def _look_up(self, role: str) -> list[str]:
         """A name that cannot be looked up now keeps the addresses that it had."""

@@ -21,11 +21,15 @@ PROJECT = f"herdless-test-{os.getpid()}"
 SCENARIO = "/scenarios/pull.toml"
 # A small system, slow enough for a machine that does other things as well: 60 jobs/s.
 SETS = ("time_unit_s=0.4", "pools.0.servers=10", "pools.1.servers=10", "routers.count=3")
-PARTS = ("router", "server-slow", "server-fast", "load", "exporter", "prometheus")
+PARTS = ("router", "server-slow", "server-fast", "load", "exporter", "console", "prometheus")
 BOUND_S = 60.0
 
-# Prometheus at any free port of this machine: the one of the compose file may be in use.
-OVERRIDE = 'services: {prometheus: {ports: !override ["127.0.0.1::9090"]}}\n'
+# At any free port of this machine: those of the compose file may be in use.
+OVERRIDE = """
+services:
+  prometheus: {ports: !override ["127.0.0.1::9090"]}
+  console: {ports: !override ["127.0.0.1::8080"]}
+"""
 
 
 class Composed:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.deploy.boards import FILES, board, expressions, marks
-from tests.deploy.cluster import SCENARIO, SETS, Composed, call, composed, empty_ones, eventually
+from tests.deploy.cluster import BOUND_S, SCENARIO, SETS, Composed, call, composed, empty_ones, eventually
 from tests.deploy.engine import ROOT, engine, why_none
 from tests.tidy.test_metrics_doc import recorded
 
@@ -63,6 +65,20 @@ def test_everything_is_healthy_within_a_minute_and_serves(cluster: Composed) -> 
     names = [[server["id"] for server in call(f"{url}/v1/servers")["servers"]] for url in cluster.urls("router")]
     assert [len(set(of_router)) for of_router in names] == [20, 20, 20]
     assert len({call(f"{url}/health")["id"] for url in cluster.urls("router")}) == 3
+
+
+def test_the_console_finds_everything_by_name(cluster: Composed) -> None:
+    (url,) = cluster.urls("console")
+
+    def hello() -> dict[str, Any]:
+        with urllib.request.urlopen(f"{url}/v1/events", timeout=BOUND_S) as stream:
+            assert stream.readline() == b"event: hello\n"
+            return dict(json.loads(stream.readline().removeprefix(b"data: ")))
+
+    told = eventually("it has asked a model", hello, lambda told: told["models"]["asked"])
+    assert len(told["fleet"]["servers"]) == 20
+    assert len(told["status"]["routers"]) == 3 and told["status"]["load"]["load"] > 0.0
+    assert told["can"] == {"policy": True, "load": True, "drain": True, "kill": False, "add": False}
 
 
 def test_every_recording_rule_has_data(cluster: Composed) -> None:

@@ -13,7 +13,7 @@ from services.scenario import parse_scenario
 from services.scenarios import shipped
 from tests.deploy.engine import ROOT, compose_file
 
-OURS = ("router", "server-slow", "server-fast", "load", "exporter")
+OURS = ("router", "server-slow", "server-fast", "load", "exporter", "console")
 SCALED = ("router", "server-slow", "server-fast")
 SERVICES = compose_file()["services"]
 PROMETHEUS = ROOT / "services" / "prometheus"
