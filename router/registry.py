@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pkgutil
 from collections.abc import Mapping
 from functools import cache
@@ -11,11 +10,11 @@ from random import Random
 from typing import Any
 
 from pydantic import ValidationError
-from pydantic_core import ErrorDetails
 
 from router import policies
 from router.policy import Parameters, Policy
 from router.protocol.errors import LocalProtocolError, SettingsError
+from router.protocol.faults import explain, shown
 
 
 @cache
@@ -47,7 +46,7 @@ def policy_type(name: str) -> type[Policy]:
     """
     kind = _policies().get(name) if isinstance(name, str) else None
     if kind is None:
-        raise SettingsError(f"policy.name = {_shown(name)}: no such policy; known are {', '.join(policy_names())}")
+        raise SettingsError(f"policy.name = {shown(name)}: no such policy; known are {', '.join(policy_names())}")
     return kind
 
 
@@ -64,7 +63,7 @@ def make_parameters(table: Mapping[str, Any]) -> tuple[str, Parameters]:
     try:
         return kind.name, kind.parameters_type.model_validate(given)
     except ValidationError as error:
-        raise SettingsError(_explain(kind, given, error)) from None
+        raise SettingsError(f"{explain(error, kind.parameters_type, given, 'policy.')} (policy {kind.name})") from None
 
 
 def make_policy(table: Mapping[str, Any], rng: Random) -> Policy:
@@ -80,49 +79,3 @@ def make_policy(table: Mapping[str, Any], rng: Random) -> Policy:
 def policy_table(policy: Policy) -> dict[str, Any]:
     """The name and every parameter with the value in force, ready for JSON; `make_policy` takes it back."""
     return {"name": policy.name, **policy.parameters.model_dump(mode="json")}
-
-
-# -- messages --------------------------------------------------------------------------------------
-
-
-def _shown(value: Any) -> str:
-    return json.dumps(value, default=str)
-
-
-def _explain(kind: type[Policy], given: Mapping[str, Any], error: ValidationError) -> str:
-    """One line on the first parameter that is wrong; the alternatives of a type are errors of their own."""
-    errors = error.errors(include_url=False)
-    first = errors[0]["loc"][0] if errors[0]["loc"] else ""
-    about = [detail for detail in errors if detail["loc"][:1] == errors[0]["loc"][:1]]
-    key = f"policy.{first}" if first else "policy"
-    if about[0]["type"] == "extra_forbidden":
-        names = list(kind.parameters_type.model_fields)
-        has = f"it has {', '.join(names)}" if names else "it has none"
-        return f"{key}: no such parameter of {kind.name}; {has}"
-    expected = list(dict.fromkeys(_expected(detail) for detail in about))
-    return f"{key} = {_shown(given.get(str(first)))}: expected {' or '.join(expected)}"
-
-
-_PLAIN = {
-    "int_type": "a whole number",
-    "int_from_float": "a whole number",
-    "float_type": "a number",
-    "bool_type": "true or false",
-    "string_type": "text",
-    "list_type": "a list",
-    "finite_number": "a finite number",
-    "missing": "a value",
-}
-_SIGNS = {"greater_than_equal": ("ge", ">="), "greater_than": ("gt", ">"), "less_than_equal": ("le", "<=")}
-
-
-def _expected(detail: ErrorDetails) -> str:
-    kind, context = detail["type"], detail.get("ctx", {})
-    inside = "a list of " if len(detail["loc"]) > 1 and isinstance(detail["loc"][-1], int) else ""
-    if kind == "literal_error":
-        return str(context["expected"]).replace("'", '"')
-    if kind in _SIGNS:
-        name, sign = _SIGNS[kind]
-        return inside + ("numbers" if inside else "a number") + f" {sign} {context[name]:g}"
-    plain = _PLAIN.get(kind, detail["msg"])
-    return inside + plain.removeprefix("a ") + "s" if inside and kind in _PLAIN else plain

@@ -20,11 +20,11 @@ from pydantic import Discriminator, Field, Tag, ValidationError, field_validator
 
 from router.policy import Fleet as PolicyFleet
 from router.protocol.errors import SettingsError
+from router.protocol.faults import explain, fault, listed
 from router.registry import make_parameters
 from server.core import ServerSpec
 from server.laws import Law, make_law
 from services.measure.records import Fleet
-from services.scenario_errors import explain, fault, listed
 from services.scenario_parts import (
     MOST_SERVERS,
     Arrivals,

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from router.protocol.faults import fault, listed, no_such_key, shown
 from server.laws import LARGEST_PARAMETER, LAWS
 from services.loadgen.trace_options import TraceOptions
-from services.scenario_errors import fault, listed, no_such_key, shown
 from services.scenario_text import RATES
 
 MOST_SERVERS = 10_000

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from router.protocol.errors import SettingsError
-from services.scenario_errors import shown
+from router.protocol.faults import shown
 
 RATES = ("load", "rate_per_server", "rate_total", "speedup")
 """The keys of [arrivals] that state how many jobs there are; exactly one is given."""

@@ -8,12 +8,10 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from router.protocol.errors import SettingsError
-from router.protocol.notices import Name
+from router.protocol.faults import explain
+from router.protocol.notices import MAX_SERVERS, Name
 from server.app.discovery import parse_target
 from server.core import ServerSpec
-
-# The hello names every server, and a frame of the link may hold neither more entries nor more than 1 MiB.
-MOST_SERVERS = 4096
 
 # Below this the machine's own delays are no longer small beside a service.
 SHORTEST_SERVICE_S = 0.020
@@ -57,7 +55,7 @@ class ServerSettings(BaseModel):
     pool: Annotated[Name, Field(max_length=64)]
     pool_index: Annotated[int, Field(ge=0)] = 0
     prefix: Annotated[str, Field(max_length=180, pattern=r"^([A-Za-z0-9][A-Za-z0-9._:-]*)?$")] = ""
-    servers: Annotated[int, Field(ge=1, le=MOST_SERVERS)]
+    servers: Annotated[int, Field(ge=1, le=MAX_SERVERS)]
     first: Annotated[int, Field(ge=1, le=10**9)] = 1
     rate: Positive = 1.0
     slots: Annotated[int, Field(ge=1)] = 1
@@ -117,7 +115,4 @@ def make_settings(values: dict[str, Any]) -> ServerSettings:
     try:
         return ServerSettings.model_validate(values)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        found = "" if first["type"] == "missing" else f" (found {first.get('input')!r:.80})"
-        raise SettingsError(f"server.{where}: {first['msg'].removeprefix('Value error, ')}{found}") from None
+        raise SettingsError(explain(error, ServerSettings, values, "server.")) from None

@@ -163,6 +163,7 @@ def _make(kind: Any, role: str, values: dict[str, Any], changes: list[str]) -> A
     from pydantic import ValidationError
 
     from router.protocol.errors import SettingsError
+    from router.protocol.faults import explain
     from services.scenario_text import read_table
 
     for key, value in read_table("", changes).items():
@@ -171,7 +172,4 @@ def _make(kind: Any, role: str, values: dict[str, Any], changes: list[str]) -> A
     try:
         return kind.model_validate(values)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        message = first["msg"].removeprefix("Value error, ")
-        raise SettingsError(f"{role}.{where}: {message} (found {first.get('input')!r:.80})") from None
+        raise SettingsError(explain(error, kind, values, f"{role}.")) from None

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import aiohttp
 
-from server.app.settings import MOST_SERVERS
+from router.protocol.notices import MAX_SERVERS
 from services.lab.errors import RunInvalid
 from services.lab.process import Process, first_death, stop_all
 from services.scenario import Scenario
@@ -89,12 +89,12 @@ def server_commands(scenario: Scenario, routers: Sequence[str]) -> Iterator[tupl
     """The name and the arguments of each server process: one a pool, more where a pool is too large for one."""
     in_service = scenario.patience is not None and scenario.patience.in_service
     for place, pool in enumerate(scenario.pools):
-        for part, first in enumerate(range(1, pool.servers + 1, MOST_SERVERS)):
-            name = f"servers-{pool.name}" + (f"-{part + 1}" if pool.servers > MOST_SERVERS else "")
+        for part, first in enumerate(range(1, pool.servers + 1, MAX_SERVERS)):
+            name = f"servers-{pool.name}" + (f"-{part + 1}" if pool.servers > MAX_SERVERS else "")
             capacity = "inf" if math.isinf(pool.capacity) else str(int(pool.capacity))
             yield name, [
                 "server", "--id", name, "--port", "0", "--pool", pool.name, "--pool-index", str(place),
-                "--servers", str(min(MOST_SERVERS, pool.servers + 1 - first)), "--first", str(first),
+                "--servers", str(min(MAX_SERVERS, pool.servers + 1 - first)), "--first", str(first),
                 "--rate", repr(pool.rate), "--slots", str(pool.slots), "--capacity", capacity,
                 "--seed", str(scenario.seed), "--time-unit-s", repr(scenario.time_unit_s),
                 *(["--in-service"] if in_service else []), "--routers", ",".join(routers), "--end-with-parent",

@@ -324,7 +324,7 @@ def test_the_table_in_force_makes_the_same_policy_again(table: dict[str, Any]) -
 
 @pytest.mark.parametrize("name", policy_names())
 def test_a_parameter_that_is_not_there_is_refused(name: str) -> None:
-    with pytest.raises(SettingsError, match=rf"^policy\.nonsense: no such parameter of {name}; it has "):
+    with pytest.raises(SettingsError, match=rf"^policy\.nonsense: no such key; known keys: .+ \(policy {name}\)$"):
         make_parameters({"name": name, "nonsense": 1})
 
 

@@ -74,7 +74,7 @@ def test_policies_carry_their_parameters():
         (["pull,pull"], "pull stands there twice"),
         (["pull,nonesuch"], "no such policy; known are"),
         (["pull,lsq:refresh"], "expected NAME:KEY=VALUE:KEY=VALUE, found 'refresh'"),
-        (["pull,lsq:speed=3"], "policy.speed: no such parameter of lsq"),
+        (["pull,lsq:speed=3"], "policy.speed: no such key; known keys: refresh, "),
         (["pull,power_of_d:d=9"], "policy.d = 9"),
     ],
 )

@@ -56,30 +56,43 @@ KNOWN = ", ".join(policy_names())
         ({"name": ["a"]}, f'policy.name = ["a"]: no such policy; known are {KNOWN}'),
         (
             {"name": "pull", "stale": "widthdraw"},
-            'policy.stale = "widthdraw": expected "withdraw", "keep" or "duplicate"',
+            'policy.stale = "widthdraw", expected "withdraw", "keep" or "duplicate" (policy pull)',
+        ),
+        ({"name": "power_of_d", "dd": 3}, 'policy.dd: no such key; did you mean "d"? (policy power_of_d)'),
+        (
+            {"name": "power_of_d", "many": 3},
+            "policy.many: no such key; known keys: d, replacement, memory, full (policy power_of_d)",
+        ),
+        ({"name": "random", "d": 3}, "policy.d: no such key; known keys: none (policy random)"),
+        ({"name": "power_of_d", "d": 0}, "policy.d = 0, expected a whole number >= 1 (policy power_of_d)"),
+        ({"name": "power_of_d", "d": "2"}, 'policy.d = "2", expected a whole number >= 1 (policy power_of_d)'),
+        ({"name": "power_of_d", "d": 2.5}, "policy.d = 2.5, expected a whole number >= 1 (policy power_of_d)"),
+        ({"name": "power_of_d", "d": True}, "policy.d = true, expected a whole number >= 1 (policy power_of_d)"),
+        ({"name": "power_of_d", "d": None}, "policy.d = null, expected a whole number >= 1 (policy power_of_d)"),
+        (
+            {"name": "power_of_d", "replacement": "no"},
+            'policy.replacement = "no", expected true or false (policy power_of_d)',
         ),
         (
-            {"name": "power_of_d", "dd": 3},
-            "policy.dd: no such parameter of power_of_d; it has d, replacement, memory, full",
+            {"name": "max_vacancy", "d": "al"},
+            'policy.d = "al", expected a whole number >= 1 or "all" (policy max_vacancy)',
         ),
-        ({"name": "random", "d": 3}, "policy.d: no such parameter of random; it has none"),
-        ({"name": "power_of_d", "d": 0}, "policy.d = 0: expected a number >= 1"),
-        ({"name": "power_of_d", "d": "2"}, 'policy.d = "2": expected a whole number'),
-        ({"name": "power_of_d", "d": 2.5}, "policy.d = 2.5: expected a whole number"),
-        ({"name": "power_of_d", "d": True}, "policy.d = true: expected a whole number"),
-        ({"name": "power_of_d", "replacement": "no"}, 'policy.replacement = "no": expected true or false'),
-        ({"name": "max_vacancy", "d": "al"}, 'policy.d = "al": expected a whole number or "all"'),
-        ({"name": "max_vacancy", "d": 0}, 'policy.d = 0: expected a number >= 1 or "all"'),
+        ({"name": "max_vacancy", "d": 0}, 'policy.d = 0, expected a whole number >= 1 or "all" (policy max_vacancy)'),
         (
             {"name": "weighted_random", "weights": [1, "a"]},
-            'policy.weights = [1, "a"]: expected "rate", "capacity" or "optimal" or a list of numbers',
+            'policy.weights = [1, "a"], expected "rate", "capacity" or "optimal" or a list, each a number >= 0 '
+            "(policy weighted_random)",
         ),
         (
             {"name": "weighted_random", "weights": [1, -2]},
-            'policy.weights = [1, -2]: expected "rate", "capacity" or "optimal" or a list of numbers >= 0',
+            'policy.weights = [1, -2], expected "rate", "capacity" or "optimal" or a list, each a number >= 0 '
+            "(policy weighted_random)",
         ),
-        ({"name": "jsq", "every": 0}, "policy.every = 0: expected a number > 0"),
-        ({"name": "pull", "announce_at": -1}, 'policy.announce_at = -1: expected a number >= 0 or "vacancy"'),
+        ({"name": "jsq", "every": 0}, "policy.every = 0, expected a number above 0 (policy jsq)"),
+        (
+            {"name": "pull", "announce_at": -1},
+            'policy.announce_at = -1, expected a whole number >= 0 or "vacancy" (policy pull)',
+        ),
     ],
 )
 def test_what_is_wrong_is_said_exactly(table: dict[str, Any], message: str) -> None:

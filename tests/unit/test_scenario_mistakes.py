@@ -312,7 +312,7 @@ def test_an_unknown_policy_gets_the_known_ones() -> None:
     ("override", "start"),
     [
         ("policy.stale=never", 'policy.stale = "never"'),
-        ("policy.d=2", "policy.d: no such parameter of pull"),
+        ("policy.d=2", "policy.d: no such key"),
         ("policy={}", "policy.name"),
     ],
 )

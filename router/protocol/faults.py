@@ -22,6 +22,8 @@ Key = tuple[str | int, ...]
 _ABSURD = 1e6
 _NOTHING = object()
 
+_WORDS = {bool: "true or false", int: "a whole number", float: "a number"}
+
 
 def fault(text: str, *key: str | int, found: Any = _NOTHING) -> PydanticCustomError:
     """Make the error that a validator raises about one key of its table.
@@ -54,7 +56,7 @@ def explain(error: ValidationError, model: type[BaseModel], table: Any, prefix: 
 
 def shown(value: Any) -> str:
     """Write a value as TOML would, shortened if it is long."""
-    if isinstance(value, str | bool):
+    if isinstance(value, str | bool | None):
         text = json.dumps(value, ensure_ascii=False)
     elif isinstance(value, int) and value.bit_length() > 256:
         text = hex(value)  # Python refuses to write very long ones as decimals
@@ -76,8 +78,9 @@ def listed(words: Iterable[str], last: str = "or") -> str:
 def no_such_key(key: str, known: Iterable[str]) -> str:
     """Say that a key is unknown, with the one that was probably meant, or all there are."""
     names = list(known)
-    close = difflib.get_close_matches(key, names, n=1)
-    return f'no such key; did you mean "{close[0]}"?' if close else f"no such key; known keys: {', '.join(names)}"
+    if close := difflib.get_close_matches(key, names, n=1):
+        return f'no such key; did you mean "{close[0]}"?'
+    return f"no such key; known keys: {', '.join(names) or 'none'}"
 
 
 def _sentence(details: ErrorDetails, model: type[BaseModel], table: Any) -> str:
@@ -177,13 +180,14 @@ def _described(annotation: Any, limits: list[Any], kind: str) -> str:
         return listed(_described(member, limits, kind) for member in arguments if member is not type(None))
     if origin is Literal:
         return listed(shown(choice) for choice in arguments)
-    if origin is list:
-        return f"a list, each {_described(arguments[0], [], kind)}"
-    words = {bool: "true or false", str: "text in quotes", int: "a whole number", float: "a number"}
+    if origin in (list, tuple):
+        return f"a list{_size(limits, kind, 'entries')}, each {_described(arguments[0], [], kind)}"
     if annotation in (int, float):
-        finite = "a finite number" if kind == "finite_number" else words[annotation]
-        return finite + _range(limits, kind)
-    return words.get(annotation, "a table")
+        words = "a finite number" if kind == "finite_number" else _WORDS[annotation]
+        return words + _range(limits, kind)
+    if annotation is str:
+        return "text in quotes" + _size(limits, kind, "letters") + _form(limits, kind)
+    return _WORDS.get(annotation, "a table")
 
 
 def _range(limits: list[Any], kind: str) -> str:
@@ -199,6 +203,19 @@ def _range(limits: list[Any], kind: str) -> str:
         return f" from {_plain(bounds['ge'])} to {_plain(bounds['le'])}"
     words = {"gt": "above", "ge": ">=", "lt": "below", "le": "<="}
     return " and".join(f" {words[name]} {_plain(bound)}" for name, bound in bounds.items())
+
+
+def _size(limits: list[Any], kind: str, of: str) -> str:
+    """Say how long text or a list may be, if its length is what is wrong; the last limit of a kind is the closest."""
+    name, words = ("max_length", "at most") if kind.endswith("too_long") else ("min_length", "at least")
+    sizes = [size for limit in limits if (size := getattr(limit, name, None)) is not None]
+    return f" of {words} {sizes[-1]} {of}" if sizes and kind.endswith(("too_long", "too_short")) else ""
+
+
+def _form(limits: list[Any], kind: str) -> str:
+    """Say what text must look like, if that is what is wrong."""
+    patterns = [pattern for limit in limits if (pattern := getattr(limit, "pattern", None)) is not None]
+    return f" that matches {patterns[-1]}" if patterns and kind == "string_pattern_mismatch" else ""
 
 
 def _plain(bound: float) -> str:
