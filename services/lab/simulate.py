@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
 
+from services.lab.workers import spread
 from services.loadgen.workload import Workload, draw_workload
 from services.measure.curves import Curves, curves
 from services.measure.quantities import Quantity, Window, measure
@@ -70,28 +70,23 @@ def run_task(task: Task) -> Simulated:
 
 
 def run_tasks(tasks: Sequence[Task], progress: Callable[[float], None]) -> list[Simulated]:
-    """Run all, on as many cores as there are; in order."""
-    workers = min(len(tasks), os.cpu_count() or 1)
-    results: list[Simulated] = []
-    for result in _map(tasks, workers):
-        results.append(result)
-        progress(len(results) / len(tasks))
-    return results
+    """Run all, on as many cores as there are; in order.
+
+    Raises:
+        RunInvalid: A process died.
+    """
+    workers = 1 if sum(task.jobs for task in tasks) < FEW_JOBS else os.cpu_count() or 1
+    found: dict[int, Simulated] = {}
+    with closing(spread(_run_numbered, list(enumerate(tasks)), workers)) as results:
+        for number, simulated in results:
+            found[number] = simulated
+            progress(len(found) / len(tasks))
+    return [found[number] for number in range(len(tasks))]
 
 
-def _map(tasks: Sequence[Task], workers: int) -> Iterator[Simulated]:
-    if workers < 2 or sum(task.jobs for task in tasks) < FEW_JOBS:
-        yield from map(run_task, tasks)
-        return
-    # "spawn": a fork would copy whatever the lab holds. On leaving, the pool ends its processes.
-    with multiprocessing.get_context("spawn").Pool(workers, _leave_signals_to_the_lab) as pool:
-        yield from pool.imap(run_task, tasks)
-
-
-def _leave_signals_to_the_lab() -> None:
-    """Ctrl-C reaches these processes too; the lab ends them."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+def _run_numbered(numbered: tuple[int, Task]) -> tuple[int, Simulated]:
+    number, task = numbered
+    return number, run_task(task)
 
 
 def mean_of(replications: Sequence[Quantity]) -> Quantity:
