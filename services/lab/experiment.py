@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from router.protocol.errors import SettingsError
@@ -33,8 +33,20 @@ class Experiment:
     notes: tuple[str, ...] = ()
 
     def workload(self) -> Workload:
-        """The jobs."""
-        return draw_workload(self.scenario, self.trace)
+        """The jobs.
+
+        Raises:
+            SettingsError: There are none, or too many.
+        """
+        workload = draw_workload(self.scenario, self.trace)
+        if not len(workload.instants):
+            raise SettingsError(f"run.duration = {self.scenario.run.duration:g}: no job arrives: choose a longer one")
+        return workload
+
+    def seeded(self, number: int) -> Experiment:
+        """The same with other random numbers; 0: the same ones. Of a trace, the jobs are the same all the same."""
+        scenario = self.scenario.model_copy(update={"seed": self.scenario.seed + number})
+        return replace(self, scenario=scenario)
 
     @property
     def load(self) -> float | None:

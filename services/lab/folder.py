@@ -12,7 +12,7 @@ from typing import Any
 
 from router.protocol.errors import SettingsError
 from router.protocol.messages import OUTCOMES
-from services.measure.records import Fleet, Records
+from services.measure.records import Fleet, Records, Run
 from services.scenario import Scenario, scenario_toml
 
 COLUMNS = (
@@ -45,9 +45,7 @@ def write_summary(folder: Path, summary: Mapping[str, Any]) -> None:
     (folder / "summary.json").write_text(json.dumps(summary, indent=1, allow_nan=False) + "\n", encoding="utf-8")
 
 
-def write_results(
-    folder: Path, summary: Mapping[str, Any], expositions: Mapping[str, str], records: Records, fleet: Fleet
-) -> None:
+def write_results(folder: Path, summary: Mapping[str, Any], expositions: Mapping[str, str], run: Run) -> None:
     """Write the summary, the final metrics of each process, and one row a job."""
     write_summary(folder, summary)
     for name, text in expositions.items():
@@ -56,7 +54,7 @@ def write_results(
     with (folder / "jobs.csv").open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(COLUMNS)
-        writer.writerows(_rows(records, fleet))
+        writer.writerows(_rows(run.records, run.fleet))
 
 
 def _rows(records: Records, fleet: Fleet) -> Iterator[tuple[Any, ...]]:

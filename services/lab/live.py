@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from services.lab.checks import Totals, totals
+from router.protocol.errors import SettingsError
+from services.lab.checks import Check, Totals, conservation, identities, totals
 from services.lab.cluster import Cluster
 from services.lab.errors import RunInvalid
 from services.lab.process import Process, stop_all
@@ -27,6 +28,7 @@ from services.lab.scrape import (
 from services.loadgen.client.result import Generation, load
 from services.measure.quantities import FAILED, SERVED
 from services.measure.records import Fleet, Records, Run, select
+from services.measure.validity import invalidities
 from services.scenario import Scenario
 from services.simulator.network import Delays
 
@@ -62,6 +64,16 @@ class Live:
     timer_lag_s: tuple[float, float] | None
     expositions: dict[str, str]
 
+    @property
+    def invalid(self) -> list[str]:
+        """Why it says nothing about the theory; empty: it is valid."""
+        return invalidities(self.generation.lateness_p99_units, self.delay_p99_units, self.cpu, self.unanswered)
+
+    def checks(self, scenario: Scenario) -> list[Check]:
+        """What must hold in every run of this scenario, and whether it does."""
+        records = self.run.records
+        return [*conservation(records, self.totals), *identities(scenario, records, self.totals)]
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -84,6 +96,12 @@ class Plan:
     def out(self) -> Path:
         """Where the generator writes its records."""
         return self.folder / "generation.npz"
+
+
+def check_continuous(scenario: Scenario, instead: str) -> None:
+    """Raise `SettingsError`, with what to do instead, where time is slotted: no process has slots."""
+    if scenario.run.time != "continuous":
+        raise SettingsError(f'run.time = "{scenario.run.time}": a live run has no slots: {instead}')
 
 
 async def measure_live(plan: Plan, cluster: Cluster, progress: Progress) -> Live:

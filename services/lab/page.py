@@ -57,7 +57,7 @@ class Asked:
 def write_page(folder: Path, report: Report, asked: Asked) -> Path:
     """Write the page of a live run or a simulation."""
     from services.report.figures import run_figures
-    from services.report.page import run_page
+    from services.report.run_page import run_page
 
     summary = report.json()
     drawings = run_figures(summary["quantities"], report.curves, report.scenario.run.warmup)

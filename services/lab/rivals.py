@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from router.protocol.errors import SettingsError
 from services.lab.checks import Check
@@ -56,7 +56,7 @@ class Outcome:
     steady: Stationarity
     jobs: int
     checks: Sequence[Check] = ()
-    invalid: Sequence[str] = field(default_factory=tuple)
+    invalid: Sequence[str] = ()
 
     @property
     def has_mean(self) -> bool:
@@ -118,12 +118,9 @@ def simulate_rivals(rivals: Sequence[Rival], replications: int, alarms: float, p
     """
     tasks = []
     for number in range(replications):
-        seeded = [_seeded(rival, number) for rival in rivals]
+        seeded = [rival.experiment.seeded(number) for rival in rivals]
         workload = seeded[0].workload()
         jobs = len(workload.instants)
-        if not jobs:
-            scenario = seeded[0].scenario
-            raise SettingsError(f"run.duration = {scenario.run.duration:g}: no job arrives: choose a longer one")
         # Each process draws the jobs for itself from the seed; those of a trace cannot be drawn there.
         handed = None if seeded[0].trace is None else workload
         tasks += [Task(each.scenario, jobs, handed, replication=number) for each in seeded]
@@ -134,8 +131,3 @@ def simulate_rivals(rivals: Sequence[Rival], replications: int, alarms: float, p
         jobs = sum(task.jobs for task in tasks[place :: len(rivals)])
         outcomes.append(Outcome(rival, runs, steadiness(rival.experiment, runs, alarms / len(rivals)), jobs))
     return outcomes
-
-
-def _seeded(rival: Rival, number: int) -> Experiment:
-    scenario = rival.scenario.model_copy(update={"seed": rival.scenario.seed + number})
-    return Experiment(scenario, rival.experiment.trace)

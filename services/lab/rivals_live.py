@@ -6,14 +6,12 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-from router.protocol.errors import SettingsError
-from services.lab.checks import conservation, identities, invalidities
 from services.lab.cluster import start_cluster
 from services.lab.folder import make_folder, write_results
-from services.lab.live import Live, Plan, Progress, measure_live
+from services.lab.live import Live, Plan, Progress, check_continuous, measure_live
 from services.lab.report import plain
 from services.lab.rivals import Outcome, Rival
-from services.lab.simulate import Quantities, window_of
+from services.lab.simulate import window_of
 from services.lab.steady import steadiness
 from services.measure.quantities import measure
 
@@ -35,10 +33,8 @@ def measure_rivals(
         RunInvalid: A process died, a port is in use.
     """
     scenario = rivals[0].scenario
-    if scenario.run.time != "continuous":
-        raise SettingsError(f'run.time = "{scenario.run.time}": a live run has no slots: say --simulate')
-    if not len(rivals[0].experiment.workload().instants):
-        raise SettingsError(f"run.duration = {scenario.run.duration:g}: no job arrives: choose a longer one")
+    check_continuous(scenario, "say --simulate")
+    rivals[0].experiment.workload()  # that there are jobs, before anything is started
     outcomes = []
     for place, rival in enumerate(rivals):
 
@@ -60,16 +56,14 @@ async def _measure(rival: Rival, folder: Path, port: int, progress: Progress) ->
 
 
 def _outcome(rival: Rival, folder: Path, live: Live, alarms: float) -> Outcome:
-    records = live.run.records
-    found: Quantities = measure(live.run, window_of(rival.scenario))
-    checks = [*conservation(records, live.totals), *identities(rival.scenario, records, live.totals)]
-    invalid = invalidities(live.generation.lateness_p99_units, live.delay_p99_units, live.cpu, live.unanswered)
+    found = measure(live.run, window_of(rival.scenario))
     summary = {
         "policy": dict(rival.scenario.policy),
         "values": {name: plain(quantity.value) for name, quantity in found.items()},
-        "invalid": invalid,
+        "invalid": live.invalid,
         "cpu": plain(live.cpu),
     }
-    write_results(folder, summary, live.expositions, records, live.run.fleet)
+    write_results(folder, summary, live.expositions, live.run)
     steady = steadiness(rival.experiment, [found], alarms)
-    return Outcome(rival, [found], steady, len(records.intended), checks, invalid)
+    jobs = len(live.run.records.intended)
+    return Outcome(rival, [found], steady, jobs, live.checks(rival.scenario), live.invalid)

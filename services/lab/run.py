@@ -11,12 +11,11 @@ import numpy as np
 
 from router.protocol.errors import SettingsError
 from services.lab.attach import addresses, attach, put_policy
-from services.lab.checks import conservation, identities, invalidities
 from services.lab.cluster import Cluster, start_cluster
 from services.lab.compare import Table, compare
 from services.lab.experiment import Experiment
 from services.lab.folder import make_folder, write_results
-from services.lab.live import Live, Plan, Progress, measure_live
+from services.lab.live import Live, Plan, Progress, check_continuous, measure_live
 from services.lab.page import PAGE, Asked, write_page
 from services.lab.report import Report, plain
 from services.lab.simulate import Quantities, Simulated, Task, pooled, run_tasks, window_of
@@ -74,15 +73,11 @@ def run(experiment: Experiment, options: Options, progress: Progress) -> Report:
         RunInvalid: A process died, a port is in use, nobody answers.
     """
     scenario = experiment.scenario
-    _check_continuous(scenario)
+    check_continuous(scenario, "use `herdless simulate` or `herdless solve`, or --set run.time=continuous")
     workload = experiment.workload()
-    if not len(workload.instants):
-        raise SettingsError(f"run.duration = {scenario.run.duration:g}: no job arrives: choose a longer one")
     folder = make_folder(scenario, options.out)
     progress("start", 0.0)
     live = asyncio.run(_measure(scenario, folder, options, progress))
-    records = live.run.records
-    checks = [*conservation(records, live.totals), *identities(scenario, records, live.totals)]
     measured = measure(live.run, window_of(scenario))
     paired = _replay(scenario, workload, live, options.replications, progress)
     predictions = _predict(scenario)
@@ -93,14 +88,13 @@ def run(experiment: Experiment, options: Options, progress: Progress) -> Report:
     table = compare(_comparable(measured, options), [each.quantities for each in paired], ideal, predictions,
                     options.alarms)  # fmt: skip
     report = Report(
-        scenario, table, "live", checks,
-        invalidities(live.generation.lateness_p99_units, live.delay_p99_units, live.cpu, live.unanswered),
+        scenario, table, "live", live.checks(scenario), live.invalid,
         [*_hints(experiment, table, steady), *_live_hints(scenario, live, options)],
         experiment.trace_lines(), _details(live, folder, options, len(paired)), steady,
         {"live": curves(live.run, window_of(scenario)), "simulated": together([each.curves for each in paired])},
     )  # fmt: skip
     progress("write", 0.0)
-    write_results(folder, report.json(), live.expositions, records, live.run.fleet)
+    write_results(folder, report.json(), live.expositions, live.run)
     write_page(folder, report, Asked("run", "live run", _given(options)))
     return report
 
@@ -140,12 +134,9 @@ def simulate(experiment: Experiment, replications: int, alarms: float, progress:
     scenario = experiment.scenario
     tasks = []
     for number in range(replications):
-        # Independent jobs each time; a trace gives the same ones, and only the policies' choices differ.
-        one = scenario.model_copy(update={"seed": scenario.seed + number})
-        workload = Experiment(one, experiment.trace).workload()
-        tasks.append(Task(one, len(workload.instants), workload))
-    if not tasks[0].jobs:
-        raise SettingsError(f"run.duration = {scenario.run.duration:g}: no job arrives: choose a longer one")
+        seeded = experiment.seeded(number)
+        workload = seeded.workload()
+        tasks.append(Task(seeded.scenario, len(workload.instants), workload))
     found = run_tasks(tasks, lambda share: progress("simulate", share))
     quantities = _pool(found)
     table = compare(None, [quantities], quantities, _predict(scenario), alarms)
@@ -199,14 +190,6 @@ def _without_delay(scenario: Scenario, paired: list[Simulated], jobs: int, progr
 
 def _pool(found: list[Simulated]) -> Quantities:
     return {name: pooled([each.quantities[name] for each in found]) for name in found[0].quantities}
-
-
-def _check_continuous(scenario: Scenario) -> None:
-    if scenario.run.time != "continuous":
-        raise SettingsError(
-            f'run.time = "{scenario.run.time}": a live run has no slots: '
-            "use `herdless simulate` or `herdless solve`, or --set run.time=continuous"
-        )
 
 
 def _hints(experiment: Experiment, table: Table, steady: Stationarity) -> list[str]:

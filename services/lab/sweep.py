@@ -164,14 +164,11 @@ def _solve(piece: _Piece, row: Row) -> None:
 def _simulate(piece: _Piece, row: Row) -> None:
     runs = []
     for number in range(piece.replications):
-        scenario = piece.experiment.scenario
-        seeded = scenario.model_copy(update={"seed": scenario.seed + number})
-        workload = Experiment(seeded, piece.experiment.trace).workload()
+        seeded = piece.experiment.seeded(number)
+        workload = seeded.workload()
         jobs = len(workload.instants)
-        if not jobs:
-            raise SettingsError(f"run.duration = {scenario.run.duration:g}: no job arrives: choose a longer one")
         row["jobs"] += jobs
-        runs.append(run_task(Task(seeded, jobs, workload, replication=number)).quantities)
+        runs.append(run_task(Task(seeded.scenario, jobs, workload, replication=number)).quantities)
     steady = steadiness(piece.experiment, runs, piece.alarms)
     row["stationarity"] = stationarity_json(steady)
     for name in runs[0]:

@@ -10,11 +10,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as RichTable
 
-from services.lab.checks import DELAY_LIMIT_UNITS, LATENESS_LIMIT_UNITS
 from services.lab.compare import TAIL_SHARE, Row
 from services.lab.report import Report
 from services.lab.simulate import place
 from services.measure.quantities import Quantity
+from services.measure.validity import CPU_LIMIT, DELAY_LIMIT_UNITS, LATENESS_LIMIT_UNITS
 from services.measure.verdict import Word, interval95
 
 TAIL_ROWS = 5
@@ -202,7 +202,7 @@ def _machine(details: Mapping[str, Any]) -> Iterator[str]:
         yield f"timer lag of the servers: p50 below {p50}, p99 below {p99}"
     if cpu := details.get("cpu"):
         name = max(cpu, key=lambda process: cpu[process])
-        yield f"busiest process: {name} with {cpu[name]:.0%} of a core (allowed 90%)"
+        yield f"busiest process: {name} with {cpu[name]:.0%} of a core (allowed {CPU_LIMIT:.0%})"
     if reasons := details.get("reasons"):
         yield "failed jobs: " + ", ".join(f"{count} {reason}" for reason, count in reasons.items())
 

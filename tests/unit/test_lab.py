@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from router.protocol.errors import SettingsError
-from services.lab.checks import conservation, identities, invalidities, totals
+from services.lab.checks import conservation, identities, totals
 from services.lab.compare import compare
 from services.lab.experiment import read_experiment
 from services.lab.folder import make_folder, write_results
@@ -20,6 +20,7 @@ from services.lab.scrape import Reading, Samples, between, cpu_shares, measured_
 from services.lab.simulate import Task, mean_of, place, pooled, run_task, run_tasks
 from services.measure.quantities import ABANDONED, SERVED, Quantity
 from services.measure.records import Records
+from services.measure.validity import invalidities
 from services.scenario import parse_scenario
 from services.simulator.network import Delays
 from services.simulator.run import simulate
@@ -223,7 +224,7 @@ def test_a_folder_holds_one_run(tmp_path):
     folder = make_folder(scenario, tmp_path / "run")
     assert parse_scenario((folder / "scenario.toml").read_text(), "again") == scenario
     run = simulate(scenario)
-    write_results(folder, {"verdict": "agree"}, {"router 1/x": "a 1\n"}, run.records, run.fleet)
+    write_results(folder, {"verdict": "agree"}, {"router 1/x": "a 1\n"}, run)
     assert (folder / "metrics" / "router-1-x.txt").read_text() == "a 1\n"
     with (folder / "jobs.csv").open() as file:
         table = list(csv.DictReader(file))

@@ -10,8 +10,9 @@ import pytest
 from services.measure.quantities import Window, measure
 from services.measure.records import Run
 from services.report.figures import run_figures
-from services.report.page import Subject, run_page
+from services.report.page import Subject
 from services.report.quantities import EXPLAINED, family, group, title
+from services.report.run_page import run_page
 from services.report.sentences import verdict_sentence
 from tests.unit.report_parts import Page, curves_of_a_run, summary
 from tests.unit.test_measure import fleet, no_messages, records
