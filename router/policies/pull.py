@@ -143,7 +143,7 @@ _FALLBACKS: dict[str, type[_Fallback]] = {
 
 
 class _Message(Entry):
-    """A pull-message. One that was used stays known to its server until the next one comes, with place -1."""
+    """A pull-message. One that was used stays with its server, with place -1, and is written anew for the next."""
 
     __slots__ = ("number", "server")
 
@@ -210,11 +210,17 @@ class Pull(Policy):
 
     def on_pull(self, server: Server, number: int) -> None:
         """Keep the message, once."""
-        held = self._held(server)
-        if any(message.number == number for message in held):
-            return
-        message = _Message(server, number)
-        self._by_server[server] = [*held, message]
+        message = None
+        known = self._by_server[server]
+        for other in known:
+            if other.place < 0:
+                message = other  # it was used: written anew
+            elif other.number == number:
+                return
+        if message is None:
+            message = _Message(server, number)
+            known.append(message)
+        message.number = number
         self._messages.insert(message, -server.rate if self._fastest else 0)
         self._total += 1
 

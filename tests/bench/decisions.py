@@ -59,17 +59,17 @@ class Driven:
         dispatch = self.core.handle(JobArrived(Job(self.jobs)), 0.0)[0]
         assert type(dispatch) is Dispatch
         self.under_way.append(dispatch)
-        self.lengths[dispatch.server] += 1
-        self.seen[dispatch.server] += 1
         if not self.pulls:
+            self.lengths[dispatch.server] += 1
+            self.seen[dispatch.server] += 1
             self._report(dispatch.server)
 
     def _depart(self) -> None:
         server, router, number, *_ = self.under_way.popleft()
-        self.lengths[server] -= 1
         if self.pulls:
             self.core.handle(Pull(server, router, self.jobs + MANY), 0.0)
         else:
+            self.lengths[server] -= 1
             self._report(server)
         self.core.handle(End(server, router, number, "served", "", 0.0, 0.0, 1.0, False, None, None), 0.0)
 
