@@ -55,6 +55,26 @@ def read_table(text: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
     return table
 
 
+def read_value(text: str) -> Any:
+    """Read a value as TOML does; what TOML cannot read is text."""
+    try:
+        read = tomllib.loads(f"value = {text}")
+    except (ValueError, RecursionError):
+        return text
+    return read["value"] if len(read) == 1 else text
+
+
+def parted(text: str, separator: str) -> list[str]:
+    """The parts between separators, but for separators within the brackets of a list."""
+    return re.split(rf"{re.escape(separator)}(?![^\[]*\])", text)
+
+
+def policy_words(table: Mapping[str, Any]) -> str:
+    """A [policy] table as people read it: its name, and in brackets what it says beside."""
+    rest = ", ".join(f"{key} = {value}" for key, value in table.items() if key != "name")
+    return f"{table['name']} ({rest})" if rest else str(table["name"])
+
+
 def write_table(table: Mapping[str, Any]) -> str:
     """Write a table as TOML: plain keys first, then its tables and lists of tables; `None` is left out."""
     lines = [_pair(key, value) for key, value in table.items() if value is not None and not _is_section(value)]
@@ -98,15 +118,7 @@ def _split(override: str) -> tuple[list[str], Any]:
         path.append(part)
     if not path or nested != 0:
         raise SettingsError(f"--set {override}: expected KEY=VALUE, for instance policy.d=3 or pools.0.servers=10")
-    return path, _value(value.strip())
-
-
-def _value(text: str) -> Any:
-    try:
-        read = tomllib.loads(f"value = {text}")
-    except (ValueError, RecursionError):
-        return text
-    return read["value"] if len(read) == 1 else text
+    return path, read_value(value.strip())
 
 
 def _drop_contradictions(table: dict[str, Any], key: list[str], value: Any) -> None:

@@ -14,7 +14,7 @@ import typer
 
 from services.cli.options import AsJson, RouterList, ScenarioName, ScenarioSets
 
-app = typer.Typer(help="One part of a scenario, as a container runs it; see docs/deploy.md.", no_args_is_help=True)
+app = typer.Typer(help="One part of a scenario, as a container runs it; see docs/deploy.md.")
 
 Host = Annotated[str, typer.Option(help="The address to listen on.")]
 Port = Annotated[int, typer.Option(help="The port to listen on; 0: any free one.")]
@@ -30,12 +30,14 @@ def router(
     host: Host = "0.0.0.0",
     port: Port = 8080,
     set: ScenarioSets = [],  # noqa: A002, B006 - typer reads the name and the default
+    as_json: AsJson = False,
 ) -> int:
     """Run a router of a scenario: its policy, seed and time unit."""
     from router.app.main import run
     from router.app.settings import RouterSettings
     from services.lab.experiment import read_experiment
 
+    del as_json  # it prints nothing but one JSON object anyway
     wanted = read_experiment(scenario, set).scenario
     return run(
         RouterSettings(
@@ -57,6 +59,7 @@ def servers(
     host: Host = "0.0.0.0",
     port: Port = 8080,
     set: ScenarioSets = [],  # noqa: A002, B006
+    as_json: AsJson = False,
 ) -> int:
     """Run the servers of one pool of a scenario."""
     from router.protocol.errors import SettingsError
@@ -64,6 +67,7 @@ def servers(
     from server.app.settings import make_settings
     from services.lab.experiment import read_experiment
 
+    del as_json
     wanted = read_experiment(scenario, set).scenario
     pools = {each.name: (place, each) for place, each in enumerate(wanted.pools)}
     if pool not in pools:

@@ -20,7 +20,7 @@ def policy(
 
     from router.registry import make_parameters
     from services.lab.attach import addresses, put_policy
-    from services.scenario_text import read_table
+    from services.scenario_text import policy_words, read_table
 
     given = read_table("", [change.removeprefix("policy.") for change in set])
     table = {"name": name, **given}
@@ -34,7 +34,7 @@ def policy(
         say({"routers": answers})
     else:
         for url, in_force in answers.items():
-            typer.echo(f"{url}  {_parameters(in_force)}")
+            typer.echo(f"{url}  {policy_words(in_force)}")
     return 0
 
 
@@ -95,8 +95,3 @@ def _described(kind: Any) -> dict[str, dict[str, Any]]:
 def _choices(parameter: dict[str, Any]) -> str:
     choices = parameter.get("enum", [])
     return "one of " + ", ".join(map(str, choices)) if choices else ""
-
-
-def _parameters(table: dict[str, Any]) -> str:
-    rest = ", ".join(f"{key} = {value}" for key, value in table.items() if key != "name")
-    return f"{table['name']} ({rest})" if rest else str(table["name"])

@@ -39,11 +39,13 @@ def router(
     from router.app.main import run
     from router.app.settings import RouterSettings
     from router.process import serve
+    from router.registry import make_parameters
 
     del as_json  # it prints nothing but one JSON object anyway
     values = {"id": id, "host": host, "port": port, "seed": seed, "time_unit_s": time_unit_s}
     values["policy"] = _policy(policy)
     settings = _make(RouterSettings, "router", values, set)
+    make_parameters(settings.policy)  # the exact message, as JSON if that was asked for
     if end_with_parent:
         serve.end_with_parent()
     return run(settings)
@@ -151,7 +153,7 @@ def _policy(text: str) -> dict[str, Any]:
         return {"name": text}
     try:
         table = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise SettingsError(
             f"--policy {text}: expected a policy's name, or a [policy] table as JSON: {error}"
         ) from None

@@ -110,7 +110,7 @@ class Watch:
     async def _look(self, session: aiohttp.ClientSession) -> None:
         try:
             seen = await self._see(session)
-        except (aiohttp.ClientError, OSError, TimeoutError, ValueError, KeyError) as error:
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError, KeyError, TypeError) as error:
             self._fail("unreachable", error)
         except HerdlessError as error:
             self._fail("scenario" if isinstance(error, SettingsError) else "unreachable", error)

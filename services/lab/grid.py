@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -11,12 +10,12 @@ from itertools import product
 from typing import Any
 
 from router.protocol.errors import SettingsError
+from services.scenario_text import parted, read_value
 
 MOST_POINTS = 10_000
 
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
 _RANGE = re.compile(rf"({_NUMBER}):({_NUMBER}):({_NUMBER})")
-_COMMA = re.compile(r",(?![^\[]*\])")
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class Axis:
     @property
     def values(self) -> list[Any]:
         """The values as TOML reads them; what it cannot read is text."""
-        return [_value(text) for text in self.texts]
+        return [read_value(text) for text in self.texts]
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,7 @@ def points_of(axes: Sequence[Axis]) -> list[Point]:
 def _axis(text: str) -> Axis:
     key, equals, spec = (part.strip() for part in text.partition("="))
     found = _RANGE.fullmatch(spec)
-    texts = _range(text, *found.groups()) if found else [part.strip() for part in _COMMA.split(spec)]
+    texts = _range(text, *found.groups()) if found else [part.strip() for part in parted(spec, ",")]
     if not key or not equals or not all(texts):
         raise SettingsError(
             f"--over {text}: expected KEY=SPEC with a list or a range, for instance arrivals.load=0.5,0.7,0.9 or "
@@ -111,11 +110,3 @@ def _plain(number: Decimal) -> str:
     """Without an exponent, so that a whole number stays one."""
     text = f"{number:f}"
     return text.rstrip("0").rstrip(".") if "." in text and int(number) == number else text
-
-
-def _value(text: str) -> Any:
-    try:
-        read = tomllib.loads(f"value = {text}")
-    except ValueError:
-        return text
-    return read["value"] if len(read) == 1 else text

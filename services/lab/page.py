@@ -20,6 +20,7 @@ from services.lab.folder import make_folder, write_summary
 from services.lab.report import Report
 from services.scenario import Scenario, scenario_toml
 from services.scenario_parts import TraceArrivals
+from services.scenario_text import policy_words
 
 if TYPE_CHECKING:
     from services.report.drawing import Drawing
@@ -178,7 +179,7 @@ def _system(scenario: Scenario, summary: Mapping[str, Any]) -> list[tuple[str, s
     )
     plan = scenario.run
     found = [
-        ("Policy", _policy(scenario.policy)),
+        ("Policy", policy_words(scenario.policy)),
         ("Routers", str(scenario.routers.count)),
         ("Servers", pools),
         ("Load", _load(scenario)),
@@ -199,11 +200,6 @@ def _load(scenario: Scenario) -> str:
         return f"{scenario.load:g}"
     except SettingsError:  # the trace alone decides the arrival rate
         return "as the trace has it"
-
-
-def _policy(table: Mapping[str, Any]) -> str:
-    parameters = ", ".join(f"{key} = {value}" for key, value in table.items() if key != "name")
-    return f"{table['name']} ({parameters})" if parameters else str(table["name"])
 
 
 def _machine() -> list[tuple[str, str]]:

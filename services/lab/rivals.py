@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -14,11 +13,8 @@ from services.lab.simulate import Quantities, Task, run_tasks
 from services.lab.steady import steadiness
 from services.measure.stationarity import Stationarity
 from services.scenario import Scenario
-from services.scenario_text import read_table
+from services.scenario_text import parted, read_table
 from services.solver import with_weights
-
-_COMMA = re.compile(r",(?![^\[]*\])")
-_COLON = re.compile(r":(?![^\[]*\])")
 
 
 @dataclass(frozen=True)
@@ -78,7 +74,7 @@ def read_rivals(experiment: Experiment, texts: Sequence[str], least: int = 2) ->
     Raises:
         SettingsError: A policy or parameter is not known or does not fit the scenario, or two are the same.
     """
-    labels = [label.strip() for text in texts for label in _COMMA.split(text) if label.strip()]
+    labels = [label.strip() for text in texts for label in parted(text, ",") if label.strip()]
     if len(labels) < least:
         raise SettingsError(
             f"--policies: expected {least} or more, found {len(labels)}: for instance --policies pull,lsq:refresh=idle"
@@ -90,7 +86,7 @@ def read_rivals(experiment: Experiment, texts: Sequence[str], least: int = 2) ->
 
 
 def _under(experiment: Experiment, label: str) -> Experiment:
-    name, *parameters = _COLON.split(label)
+    name, *parameters = parted(label, ":")
     for parameter in parameters:
         if "=" not in parameter:
             raise SettingsError(

@@ -16,6 +16,9 @@ from services.lab.simulate import place
 from services.measure.quantities import Quantity
 from services.measure.validity import CPU_LIMIT, DELAY_LIMIT_UNITS, LATENESS_LIMIT_UNITS
 from services.measure.verdict import Word, interval95
+from services.report.sentences import MEANINGS
+from services.report.values import decimals, number
+from services.scenario_text import policy_words
 
 TAIL_ROWS = 5
 
@@ -31,13 +34,6 @@ WORDS: dict[Word, str] = {
 }
 _STYLES = {"agree": "green", "DIFFER": "bold red", "too little": "yellow", "limit": "cyan"}
 
-_VERDICTS: dict[Word, str] = {
-    "agree": "agree: nothing that was tested differs",
-    "differ": "differ: something that should be equal is not",
-    "not_enough_data": "not enough data: nothing differs, but a difference that matters could hide in the noise",
-    "limit": "limit: only limits are known, which a finite system does not meet; the gap is shown",
-    "not_compared": "not compared: there is nothing to compare with",
-}
 Cells = tuple[str, str, str, str, str]
 
 
@@ -45,17 +41,12 @@ def print_report(report: Report, console: Console) -> None:
     """Print everything that a person wants to know of a run."""
     scenario = report.scenario
     console.print(f"\n[bold]{escape(scenario.title or scenario.name)}[/bold]", highlight=False)
-    console.print(escape(f"policy {_policy(scenario.policy)}; {_size(report)}"), highlight=False)
+    console.print(escape(f"policy {policy_words(scenario.policy)}; {_size(report)}"), highlight=False)
     for line in report.trace:
         console.print(escape(line), highlight=False, soft_wrap=True)
     console.print(_table(report))
     for line in _lines(report):
         console.print(line, highlight=False, soft_wrap=True)
-
-
-def _policy(table: Mapping[str, Any]) -> str:
-    parameters = ", ".join(f"{key} = {value}" for key, value in table.items() if key != "name")
-    return f"{table['name']} ({parameters})" if parameters else str(table["name"])
 
 
 def _size(report: Report) -> str:
@@ -131,14 +122,7 @@ def _number(quantity: Quantity | None) -> str:
     value = float(quantity.value)
     low, high = interval95(quantity)
     half = (float(high) - float(low)) / 2.0
-    decimals = _decimals(value)
-    return f"{value:.{decimals}f}" + (f" ±{half:.{decimals}f}" if np.isfinite(half) else "")
-
-
-def _decimals(value: float) -> int:
-    """So many that four digits are seen."""
-    size = abs(value)
-    return 4 if size < 1.0 else 3 if size < 10.0 else 2 if size < 100.0 else 1 if size < 1000.0 else 0
+    return number(value) + (f" ±{half:.{decimals(value)}f}" if np.isfinite(half) else "")
 
 
 def _at(value: Any, k: int) -> float | None:
@@ -153,7 +137,7 @@ def _model(row: Row, k: int | None) -> str:
         value = float(prediction.value) if k is None else _at(prediction.value, k)
         if value is not None:
             kind = method if prediction.exact else "mean f." if method == "meanfield" else "limit"
-            return f"{value:.{_decimals(value)}f} {kind}"
+            return f"{number(value)} {kind}"
     return ""
 
 
@@ -208,7 +192,7 @@ def _machine(details: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _verdict(report: Report) -> str:
-    text = _VERDICTS[report.verdict]
+    text = f"{report.verdict.replace('_', ' ')}: {MEANINGS[report.verdict]}"
     if report.verdict == "agree":
         words = {found.word for row in report.table.rows.values() for found in row.comparisons.values()}
         text += ", and every identity holds" if report.checks else ""

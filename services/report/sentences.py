@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from services.report.quantities import title
+from services.report.quantities import capital, title
 
 MEANINGS = {
-    "agree": "Nothing that was tested differs",
-    "differ": "Something that should be equal is not",
-    "not_enough_data": "Nothing differs, but a difference that matters could hide in the noise",
-    "limit": "Only limits are known, which a finite system does not meet: the gap is shown",
-    "not_compared": "There is nothing to compare with",
+    "agree": "nothing that was tested differs",
+    "differ": "something that should be equal is not",
+    "not_enough_data": "nothing differs, but a difference that matters could hide in the noise",
+    "limit": "only limits are known, which a finite system does not meet: the gap is shown",
+    "not_compared": "there is nothing to compare with",
 }
 
 
@@ -20,7 +20,7 @@ def verdict_sentence(summary: Mapping[str, Any]) -> str:
     """The verdict of a run or a simulation in words."""
     word = summary["verdict"]
     quantities = summary.get("quantities", {})
-    text = MEANINGS.get(word, str(word))
+    text = capital(MEANINGS.get(word, str(word)))
     if word == "agree" and summary.get("identities"):
         text += ", and every identity holds"
     if word == "agree" and any(
