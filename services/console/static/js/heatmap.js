@@ -1,6 +1,6 @@
 // Queue lengths as a heat map, a canvas for each pool. Drawn when a frame is due, at most once for what has come.
 
-import { byId, count, element } from "./format.js";
+import { amount, byId, count, element } from "./format.js";
 import { colours, scaleTop } from "./palette.js";
 
 const GAP = 2;
@@ -18,6 +18,8 @@ export class HeatMap {
   #colours = [];
   #chosen = null;
   #due = false;
+  #values = {};
+  #models = {};
   #onChoose;
 
   constructor(onChoose) {
@@ -55,6 +57,15 @@ export class HeatMap {
     this.#ask();
   }
 
+  // Quantities of pools: how busy they are, and how busy a model says that they are.
+  setValues(values) {
+    this.#values = values;
+  }
+
+  setModels(models) {
+    this.#models = models;
+  }
+
   // The server that is pointed at.
   chosen() {
     if (this.#chosen === null || !this.#servers[this.#chosen]) return null;
@@ -71,8 +82,9 @@ export class HeatMap {
       const canvas = element("canvas", {
         tabindex: "0", role: "application", "aria-roledescription": "heat map", "aria-describedby": "chosen-text",
       });
-      const head = element("div", { class: "pool-head" }, element("b", {}, name), facts);
-      const pool = { name, canvas, facts, context: canvas.getContext("2d", { alpha: true }), first: 0, size: 0 };
+      const busy = element("span", { class: "quiet num", "data-busy": name });
+      const head = element("div", { class: "pool-head" }, element("span", {}, element("b", {}, name), " ", busy), facts);
+      const pool = { name, canvas, facts, busy, context: canvas.getContext("2d", { alpha: true }), first: 0, size: 0 };
       this.#holder.append(element("div", { class: "pool" }, head, canvas));
       canvas.addEventListener("pointermove", (event) => this.#point(pool, event));
       canvas.addEventListener("pointerdown", (event) => this.#point(pool, event));
@@ -152,8 +164,16 @@ export class HeatMap {
     }
     const drains = pool.drains ? `, ${count(pool.drains)} draining` : "";
     pool.facts.textContent = `${count(size)} servers${drains} · ${count(idle)} idle · ${count(jobs)} jobs · longest ${count(longest)}`;
+    pool.busy.textContent = this.#busy(pool.name);
     canvas.setAttribute("aria-label", `Queue lengths of pool ${pool.name}: ${count(size)} servers`);
     canvas.dataset.servers = size;
+  }
+
+  #busy(pool) {
+    const value = this.#values[`utilisation.${pool}`];
+    const model = this.#models[`utilisation.${pool}`];
+    if (value === undefined) return "";
+    return model ? `busy ${amount(value)}, ${model.method} ${amount(model.value)}` : `busy ${amount(value)}`;
   }
 
   #cross(context, x, y, cell) {

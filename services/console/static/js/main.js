@@ -24,11 +24,13 @@ function showChosen(server) {
   button.hidden = !server || !server.process || !controls.allows("drain");
   if (!server) return;
   button.disabled = server.drains;
-  button.dataset.server = server.id;
   const waiting = server.length - server.busy;
   const jobs = server.length === 0 ? "idle" : `${count(server.length)} in the system, ${count(waiting)} of them waiting`;
   const text = `${server.id}${server.drains ? " (draining)" : ""}: ${jobs}`;
   if (byId("chosen-text").textContent !== text) byId("chosen-text").textContent = text;
+  // Read aloud when another server is chosen, not whenever a job comes or goes.
+  if (button.dataset.server !== server.id) byId("chosen-said").textContent = text;
+  button.dataset.server = server.id;
 }
 
 function showState(state) {
@@ -50,6 +52,7 @@ function showFleet({ servers, processes: urls }) {
 function showModels(told) {
   models = told;
   tiles.setModels(told);
+  heat.setModels(told.values);
 }
 
 function showStatus(status) {
@@ -58,6 +61,7 @@ function showStatus(status) {
   byId("fact-load").textContent = load ? (load.load > 0 ? amount(load.load) : "paused") : "–";
   byId("fact-jobs").textContent = amount(values.jobs_per_s);
   tiles.setValues(values);
+  heat.setValues(values);
   controls.show(status);
   showRouters(routers);
   processes.show(rows);
@@ -70,10 +74,10 @@ listen(
       if (told.token !== token) events.clear(); // another console: its log counts from 1 again
       token = told.token;
       document.title = `${scenario.name} · Herdless`;
-      byId("scenario").textContent = [scenario.title || scenario.name, scenario.source].filter(Boolean).join(" · ");
+      byId("scenario").textContent = scenario.title || scenario.name;
+      byId("source").textContent = scenario.source ? ` · ${scenario.source}` : "";
       controls.describe(told);
       processes.allow(told.can);
-      tiles.describe(scenario.pools);
       heat.describe(scenario.pools);
       showFleet(told.fleet);
       heat.setLengths(told.queues.q);

@@ -6,7 +6,9 @@ const TILES = [
   ["wait_probability", "P(waiting)", ""],
   ["block_probability", "P(blocked)", ""],
   ["abandon_probability", "P(abandoned)", ""],
-  ["messages.total", "Messages / job", ""],
+  ["messages.total", "Messages/job", ""],
+  ["waiting_mean", "Mean waiting", "units"],
+  ["sojourn_mean", "Mean sojourn", "units"],
   ["sojourn_p50", "Sojourn p50", "units"],
   ["sojourn_p95", "Sojourn p95", "units"],
   ["sojourn_p99", "Sojourn p99", "units"],
@@ -18,14 +20,6 @@ export class Tiles {
 
   constructor() {
     for (const [name, title, unit] of TILES) this.#make(name, title, unit);
-  }
-
-  // Pools have tiles of their own: how busy they are.
-  describe(pools) {
-    for (const pool of pools) {
-      const name = `utilisation.${pool.name}`;
-      if (!this.#values.has(name)) this.#make(name, `Busy, ${pool.name}`, "");
-    }
   }
 
   setValues(values) {
