@@ -11,7 +11,7 @@ from scipy import stats
 
 from services.measure.quantities import Quantity
 from services.measure.records import Floats
-from services.measure.verdict import PROBABILITY_MARGIN, RELATIVE_MARGIN, is_probability, memory_of
+from services.measure.verdict import PROBABILITY_MARGIN, RELATIVE_MARGIN, is_probability, memory_around_mean
 
 Direction = Literal["more", "less", "no_difference_seen", "alike", "not_compared"]
 
@@ -72,5 +72,5 @@ def half_width(series: Floats, alarms: float) -> float:
     runs, batches = series.shape
     if not np.isfinite(series).all():
         return float("nan")
-    variance, widening, freedom = memory_of(series - series.mean(), runs * batches - 1)
+    variance, widening, freedom = memory_around_mean(series)
     return float(stats.t.isf(alarms / 2.0, freedom)) * float(np.sqrt(variance * widening / (runs * batches)))

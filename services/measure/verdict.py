@@ -26,6 +26,9 @@ RELATIVE_MARGIN = 0.01
 PROBABILITY_MARGIN = 0.005
 """Differences within the margin are of no interest, however sure."""
 
+MOST_HIDDEN = 0.75
+"""The share of the memory that a mean may be believed to hide, where memory is as long as the series."""
+
 RELATIVE_RESOLUTION = 0.10
 COARSE_RESOLUTION = 0.25
 PROBABILITY_RESOLUTION = 0.05
@@ -98,7 +101,7 @@ def paired(name: str, live: Quantity, simulated: Sequence[Quantity], tests: int,
     batches = each.shape[1]
     among, widening, freedom = memory_of(each - mean, (replications - 1) * batches)
     apart = live.batches - mean
-    of_live, own_widening, own_freedom = memory_of(apart[np.newaxis] - apart.mean(), batches - 1)
+    of_live, own_widening, own_freedom = memory_around_mean(apart[np.newaxis])
     if among == 0.0:
         widening, freedom = own_widening, own_freedom
     variance = max(among * (1.0 + 1.0 / replications), of_live)
@@ -119,11 +122,24 @@ def against(name: str, simulated: Quantity, predicted: float, tests: int, alarms
 
 def _error_of_mean(batches: Floats) -> tuple[float, float]:
     """The standard error of the mean of one series, and its degrees of freedom."""
-    variance, widening, freedom = memory_of(batches[np.newaxis] - batches.mean(), len(batches) - 1)
+    variance, widening, freedom = memory_around_mean(batches[np.newaxis])
     return float(np.sqrt(variance * widening / len(batches))), freedom
 
 
-def memory_of(deviations: Floats, freedom: float) -> tuple[float, float, float]:
+def memory_around_mean(series: Floats) -> tuple[float, float, float]:
+    """As `memory_of`, for series whose expectation is not known: deviations are those from their own mean.
+
+    That mean follows what the batches have in common, and so hides a part of every covariance that is added up.
+
+    Args:
+        series: Shape (series, batches), independent of one another.
+
+    Source: the bias to first order, Marriott, Pope 1954, doi:10.1093/biomet/41.3-4.390.
+    """
+    return memory_of(series - series.mean(), series.size - 1, own_mean=True)
+
+
+def memory_of(deviations: Floats, freedom: float, *, own_mean: bool = False) -> tuple[float, float, float]:
     """The variance of a batch, by what memory widens that of a mean, and the degrees of freedom that are left.
 
     Neighbouring batches of a queue resemble each other, which makes the naive error too small. The covariances of
@@ -132,6 +148,7 @@ def memory_of(deviations: Floats, freedom: float) -> tuple[float, float, float]:
     Args:
         deviations: Shape (series, batches): batches minus their expectation, in series that are alike.
         freedom: How many of them are free.
+        own_mean: The expectation was taken to be their mean.
 
     Source: Geyer 1992, section 3.3 (the initial positive sequence), doi:10.1214/ss/1177011137.
     """
@@ -142,13 +159,17 @@ def memory_of(deviations: Floats, freedom: float) -> tuple[float, float, float]:
     if products == 0.0:
         return 0.0, 1.0, freedom
     apart = [float((deviations[:, lag:] * deviations[:, :-lag]).sum()) / products for lag in range(1, batches)]
-    together = 0.0
+    together, added = 0.0, 0
     for pair in range(0, batches - 2, 2):
         both = apart[pair] + apart[pair + 1]
         if both <= 0.0:
             break
         together += both
+        added += 2
     widening = 1.0 + 2.0 * together
+    if own_mean:
+        # Each of the 2 × `added` covariances lacks the variance of the mean, which is widening ÷ batches.
+        widening /= 1.0 - min(2.0 * added / deviations.size, MOST_HIDDEN)
     return products / freedom, widening, max(freedom / (2.0 * widening - 1.0), 1.0)
 
 
