@@ -106,7 +106,7 @@ class Links:
             _log.warning("the link of %s is refused: %s", link.process or "a stranger", refusal)
         except Exception:
             code, reason = int(WSCloseCode.INTERNAL_ERROR), "internal error: see the router's log"
-            raise
+            _log.exception("the link of %s ends for a reason that is ours", link.process or "a stranger")
         finally:
             self._lose(link)
             try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from math import isinf
 from typing import Any
 
@@ -10,6 +9,7 @@ from aiohttp import web
 
 from router.events import EndJob
 from router.policy import Policy, Server
+from router.process.web import reply
 
 STATUS = {"served": 200, "blocked": 503, "abandoned": 504, "failed": 502}
 TURNED_AWAY = {"no_server", "draining", "ceiling"}
@@ -31,21 +31,11 @@ class BadRequest(Exception):
         self.kind = kind
 
 
-def reply(value: Any, status: int = 200) -> web.Response:
-    """Answer a value as JSON."""
-    return web.Response(body=json.dumps(value).encode(), status=status, content_type="application/json")
-
-
-def error_reply(status: int, kind: str, message: str) -> web.Response:
-    """Answer an error."""
-    return reply({"error": {"kind": kind, "message": message}}, status)
-
-
 def end_reply(router: str, effect: EndJob) -> web.Response:
     """Answer the end of a job."""
     server, end = effect.server, effect.end
     outcome, reason = effect.outcome, effect.reason
-    status = 503 if reason in TURNED_AWAY else STATUS[outcome]
+    status = 503 if reason in TURNED_AWAY else 500 if reason == "policy" else STATUS[outcome]
     value = {
         "outcome": outcome,
         "reason": reason,

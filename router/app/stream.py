@@ -68,7 +68,7 @@ class Streams:
             _log.warning("a stream is refused: %s", refusal)
         except Exception:
             code, reason = int(WSCloseCode.INTERNAL_ERROR), "internal error: see the router's log"
-            raise
+            _log.exception("a stream ends for a reason that is ours")
         finally:
             try:
                 await outbox.close(code=code, reason=reason)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
 from random import Random
 from time import monotonic
 from typing import Any
@@ -13,12 +12,12 @@ from aiohttp import web
 
 from router.app.driver import RouterDriver
 from router.app.links import Links
-from router.app.replies import BadRequest, end_reply, error_reply, reply, server_entry
+from router.app.replies import BadRequest, end_reply, server_entry
 from router.app.settings import RouterSettings
 from router.app.stream import Streams
 from router.events import EndJob
 from router.process.metrics import Metrics
-from router.process.serve import MAX_BODY_BYTES
+from router.process.web import MAX_BODY_BYTES, application, error_reply, reply, shows
 from router.protocol.errors import SettingsError
 from router.protocol.stream import is_amount
 from router.registry import make_policy, policy_table
@@ -26,8 +25,6 @@ from router.registry import make_policy, policy_table
 MAX_JOB_BYTES = 1024
 DEFAULT_SIZE = 1.0  # the mean; a router draws nothing at random for a job
 _JOB_KEYS = {"size", "patience"}
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class RouterWeb:
@@ -60,32 +57,19 @@ class RouterWeb:
 
     def application(self) -> web.Application:
         """The aiohttp application."""
-        app = web.Application(client_max_size=MAX_BODY_BYTES)
-        routes: list[tuple[str, str, Handler]] = [
-            ("POST", "/v1/jobs", self.post_job),
-            ("GET", "/v1/link", self.get_link),
-            ("GET", "/v1/stream", self.get_stream),
-            ("GET", "/v1/servers", self.get_servers),
-            ("GET", "/v1/policy", self.get_policy),
-            ("PUT", "/v1/policy", self.put_policy),
-            ("GET", "/health", self.get_health),
-            ("GET", "/ready", self.get_ready),
-            ("GET", "/metrics", self.get_metrics),
-        ]
-        allowed: dict[str, list[str]] = {}
-        for method, path, handler in routes:
-            app.router.add_route(method, path, handler)
-            allowed.setdefault(path, []).append(method)
-
-        async def no_such_route(request: web.Request) -> web.Response:
-            methods = allowed.get(request.path)
-            if methods is None:
-                return error_reply(404, "not_found", f"no {request.path:.80}; there are {', '.join(allowed)}")
-            answer = error_reply(405, "method", f"{request.method} {request.path}: allowed is {', '.join(methods)}")
-            answer.headers["Allow"] = ", ".join(methods)
-            return answer
-
-        app.router.add_route("*", "/{path:.*}", no_such_route)
+        app = application(
+            (
+                ("POST", "/v1/jobs", self.post_job),
+                ("GET", "/v1/link", self.get_link),
+                ("GET", "/v1/stream", self.get_stream),
+                ("GET", "/v1/servers", self.get_servers),
+                ("GET", "/v1/policy", self.get_policy),
+                ("PUT", "/v1/policy", self.put_policy),
+                ("GET", "/health", self.get_health),
+                ("GET", "/ready", self.get_ready),
+                ("GET", "/metrics", shows(self._metrics)),
+            )
+        )
         app.on_shutdown.append(self._shut_down)
         return app
 
@@ -177,11 +161,6 @@ class RouterWeb:
         live = len(core.servers) - len(core.draining)
         reason = "draining" if self._driver.draining else "" if live else "no_server"
         return reply({"ready": not reason, "reason": reason, "servers": live}, 503 if reason else 200)
-
-    async def get_metrics(self, request: web.Request) -> web.Response:
-        """Answer the metrics, in the format that is asked for."""
-        body, content_type = self._metrics.exposition(request.headers.get("Accept", ""))
-        return web.Response(body=body, headers={"Content-Type": content_type})
 
 
 async def _read_json(request: web.Request, limit: int) -> Any:

@@ -26,7 +26,6 @@ EXIT_OK = 0
 EXIT_USER_MISTAKE = 2
 EXIT_RUN_INVALID = 3  # the port is in use, or the parent is gone
 
-MAX_BODY_BYTES = 64 << 10  # for `web.Application(client_max_size=...)`: a job is some tens of bytes
 _MAX_LINE_BYTES = 4096
 _MAX_HEADER_BYTES = 8192
 _BACKLOG = 1024
@@ -82,7 +81,7 @@ async def serve(app: web.Application, listen: Listen, drain: Callable[[], Awaita
     application's `on_shutdown`.
 
     Args:
-        app: The application; its body limit is its own `client_max_size`, best MAX_BODY_BYTES.
+        app: The application; its body limit is its own `client_max_size`.
         listen: Where and as what.
         drain: Called once at the first signal.
 

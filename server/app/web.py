@@ -8,7 +8,7 @@ from typing import Any
 from aiohttp import web
 
 from router.process.metrics import Metrics
-from router.process.serve import MAX_BODY_BYTES
+from router.process.web import application, error_reply, reply, shows
 from server.app.driver import ServerDriver
 from server.app.links import Links
 
@@ -19,17 +19,15 @@ class Handlers:
     Args:
         driver: The servers.
         links: Their links.
-        metrics: What `/metrics` shows.
     """
 
-    def __init__(self, driver: ServerDriver, links: Links, metrics: Metrics) -> None:
+    def __init__(self, driver: ServerDriver, links: Links) -> None:
         self._driver = driver
         self._links = links
-        self._metrics = metrics
 
     async def health(self, _: web.Request) -> web.Response:
         """The process runs."""
-        return web.json_response({"status": "ok"})
+        return reply({"status": "ok"})
 
     async def ready(self, _: web.Request) -> web.Response:
         """The servers are open, every known router has its link, and some server takes jobs."""
@@ -38,12 +36,7 @@ class Handlers:
         ready = driver.opened and links.all_up and draining < len(driver.cores)
         state = {"ready": ready, "opened": driver.opened, "links_up": links.up, "all_up": links.all_up,
                  "servers": len(driver.cores), "draining": draining}  # fmt: skip
-        return web.json_response(state, status=200 if ready else 503)
-
-    async def metrics(self, request: web.Request) -> web.Response:
-        """All metrics, in the format that the scraper asks for."""
-        body, content_type = self._metrics.exposition(request.headers.get("Accept", ""))
-        return web.Response(body=body, headers={"Content-Type": content_type})
+        return reply(state, 200 if ready else 503)
 
     async def servers(self, _: web.Request) -> web.Response:
         """The servers of this process."""
@@ -58,7 +51,7 @@ class Handlers:
             }
             for core in self._driver.cores.values()
         ]
-        return web.json_response({"servers": servers})
+        return reply({"servers": servers})
 
     async def drain(self, request: web.Request) -> web.Response:
         """Drain all servers, or those that the body names."""
@@ -67,9 +60,9 @@ class Handlers:
         try:
             servers = _servers_named(json.loads(body), self._driver) if body else known
         except (ValueError, RecursionError) as error:  # of JSON and UTF-8 too
-            return web.json_response({"error": {"kind": "request", "message": str(error)}}, status=400)
+            return error_reply(400, "request", str(error))
         self._links.drain(servers)
-        return web.json_response({"draining": self._driver.draining})
+        return reply({"draining": self._driver.draining})
 
 
 def _servers_named(value: Any, driver: ServerDriver) -> list[str]:
@@ -86,16 +79,15 @@ def _servers_named(value: Any, driver: ServerDriver) -> list[str]:
 
 def make_application(driver: ServerDriver, links: Links, metrics: Metrics) -> web.Application:
     """The application; it dials routers while it runs."""
-    handlers = Handlers(driver, links, metrics)
-    app = web.Application(client_max_size=MAX_BODY_BYTES)
-    app.add_routes(
-        [
-            web.get("/health", handlers.health),
-            web.get("/ready", handlers.ready),
-            web.get("/metrics", handlers.metrics),
-            web.get("/v1/servers", handlers.servers),
-            web.post("/v1/drain", handlers.drain),
-        ]
+    handlers = Handlers(driver, links)
+    app = application(
+        (
+            ("GET", "/health", handlers.health),
+            ("GET", "/ready", handlers.ready),
+            ("GET", "/metrics", shows(metrics)),
+            ("GET", "/v1/servers", handlers.servers),
+            ("POST", "/v1/drain", handlers.drain),
+        )
     )
 
     async def start(_: web.Application) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -15,8 +15,9 @@ import aiohttp
 from aiohttp import web
 
 from router.process.metrics import Metric, Metrics
-from router.process.serve import MAX_BODY_BYTES, Listen, serve
+from router.process.serve import Listen, serve
 from router.process.serve import run as run_loop
+from router.process.web import application, shows
 from router.protocol.errors import HerdlessError, SettingsError
 from services.lab.attach import addresses
 from services.scenario import Scenario
@@ -224,17 +225,12 @@ def exporter_metrics(watch: Watch) -> Metrics:
 
 def make_application(watch: Watch) -> web.Application:
     """The HTTP interface; it looks at the cluster while it runs."""
-    metrics = exporter_metrics(watch)
 
     async def get_health(_: web.Request) -> web.Response:
         return web.json_response({"status": "ok", "role": "exporter"})
 
     async def get_ready(_: web.Request) -> web.Response:
         return web.json_response({"ready": watch.looked}, status=200 if watch.looked else 503)
-
-    async def get_metrics(request: web.Request) -> web.Response:
-        body, content_type = metrics.exposition(request.headers.get("Accept", ""))
-        return web.Response(body=body, headers={"Content-Type": content_type})
 
     async def get_model(_: web.Request) -> web.Response:
         scenario = watch.scenario
@@ -252,11 +248,14 @@ def make_application(watch: Watch) -> web.Application:
         with suppress(asyncio.CancelledError):
             await task
 
-    app = web.Application(client_max_size=MAX_BODY_BYTES)
-    handlers: dict[str, Callable[[web.Request], Awaitable[web.StreamResponse]]] = {
-        "/health": get_health, "/ready": get_ready, "/metrics": get_metrics, "/v1/model": get_model,
-    }  # fmt: skip
-    app.add_routes([web.get(path, handler) for path, handler in handlers.items()])
+    app = application(
+        (
+            ("GET", "/health", get_health),
+            ("GET", "/ready", get_ready),
+            ("GET", "/metrics", shows(exporter_metrics(watch))),
+            ("GET", "/v1/model", get_model),
+        )
+    )
     app.cleanup_ctx.append(watching)
     return app
 

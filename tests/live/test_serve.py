@@ -18,7 +18,8 @@ import pytest
 APP = """
 import asyncio, json, sys, time
 from aiohttp import web
-from router.process.serve import MAX_BODY_BYTES, Listen, run, serve
+from router.process.serve import Listen, run, serve
+from router.process.web import MAX_BODY_BYTES
 
 options = json.loads(sys.argv[1])
 drain_s = options.pop("drain_s", 0.0)

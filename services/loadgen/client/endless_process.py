@@ -13,8 +13,9 @@ import aiohttp
 from aiohttp import web
 
 from router.process.metrics import Metric, Metrics
-from router.process.serve import MAX_BODY_BYTES, Listen, serve
+from router.process.serve import Listen, serve
 from router.process.serve import run as run_loop
+from router.process.web import application, shows
 from router.registry import policy_names
 from server.app.discovery import parse_target
 from services.loadgen.client.book import RunningBook
@@ -97,15 +98,14 @@ class LoadWeb:
 
     def application(self) -> web.Application:
         """The application; jobs are sent while it runs."""
-        app = web.Application(client_max_size=MAX_BODY_BYTES)
-        app.add_routes(
-            [
-                web.get("/health", self.get_health),
-                web.get("/ready", self.get_ready),
-                web.get("/metrics", self.get_metrics),
-                web.get("/v1/load", self.get_load),
-                web.put("/v1/load", self.put_load),
-            ]
+        app = application(
+            (
+                ("GET", "/health", self.get_health),
+                ("GET", "/ready", self.get_ready),
+                ("GET", "/metrics", shows(self._metrics)),
+                ("GET", "/v1/load", self.get_load),
+                ("PUT", "/v1/load", self.put_load),
+            )
         )
         app.on_startup.append(self._start)
         app.on_cleanup.append(self._stop)
@@ -132,11 +132,6 @@ class LoadWeb:
         """Some router can be sent jobs."""
         routers = self._endless.links_up
         return web.json_response({"ready": routers > 0, "routers": routers}, status=200 if routers else 503)
-
-    async def get_metrics(self, request: web.Request) -> web.Response:
-        """All metrics, in the format that the scraper asks for."""
-        body, content_type = self._metrics.exposition(request.headers.get("Accept", ""))
-        return web.Response(body=body, headers={"Content-Type": content_type})
 
     async def get_load(self, _: web.Request) -> web.Response:
         """What is sent now."""

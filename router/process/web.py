@@ -1,0 +1,72 @@
+"""What the web applications of all processes have in common: they answer in JSON, mistakes too, and show metrics."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+from aiohttp import web
+
+from router.process.metrics import Metrics
+
+MAX_BODY_BYTES = 64 << 10  # a job is some tens of bytes
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+_log = logging.getLogger(__name__)
+
+
+def application(routes: Iterable[tuple[str, str, Handler]]) -> web.Application:
+    """An application with these routes; what goes wrong in it is answered as JSON.
+
+    Args:
+        routes: Method, path and handler of each.
+    """
+    app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[_errors_as_json])
+    for method, path, handler in routes:
+        # `get` takes HEAD as well.
+        app.add_routes([web.get(path, handler) if method == "GET" else web.route(method, path, handler)])
+    return app
+
+
+def reply(value: Any, status: int = 200) -> web.Response:
+    """Answer a value as JSON."""
+    return web.Response(body=json.dumps(value).encode(), status=status, content_type="application/json")
+
+
+def error_reply(status: int, kind: str, message: str) -> web.Response:
+    """Answer an error."""
+    return reply({"error": {"kind": kind, "message": message}}, status)
+
+
+def shows(metrics: Metrics) -> Handler:
+    """The handler that answers metrics, in the format that is asked for."""
+
+    async def show(request: web.Request) -> web.Response:
+        body, content_type = metrics.exposition(request.headers.get("Accept", ""))
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
+    return show
+
+
+@web.middleware
+async def _errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except web.HTTPMethodNotAllowed as error:
+        methods = ", ".join(sorted(error.allowed_methods))
+        answer = error_reply(405, "method", f"{request.method} {request.path}: allowed is {methods}")
+        answer.headers["Allow"] = methods
+        return answer
+    except web.HTTPNotFound:
+        paths = ", ".join(resource.canonical for resource in request.app.router.resources())
+        return error_reply(404, "not_found", f"no {request.path:.80}; there are {paths}")
+    except web.HTTPRequestEntityTooLarge:
+        return error_reply(413, "too_long", f"body longer than {MAX_BODY_BYTES} bytes")
+    except web.HTTPException:
+        raise
+    except Exception as error:
+        _log.exception("%s %s failed for a reason that is ours", request.method, request.path)
+        return error_reply(500, "internal", f"{type(error).__name__}: {error}; the log of this process tells where")
