@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from router import policy as decisions
 from router.events import (
@@ -20,7 +19,8 @@ from router.events import (
     ServerLeft,
     Tally,
 )
-from router.policy import Answer, Assign, Job, Policy, Server
+from router.jobs import InFlight, Probing
+from router.policy import Assign, Block, Job, Policy, Server
 from router.protocol.errors import LocalProtocolError, RemoteProtocolError
 from router.protocol.messages import Dispatch, End, Outcome, Probe, Pull, Report, Withdraw, build
 from router.protocol.timer import StartTimer
@@ -31,32 +31,8 @@ __all__ = [
 ]  # fmt: skip
 
 
-class _InFlight(NamedTuple):
-    """A dispatch that has no end yet."""
-
-    job: Job
-    server: Server
-    tally: Tally
-    assign: Assign
-    attempt: int
-
-
-class _Probing:
-    """A job that waits for answers, with the policy that asked."""
-
-    __slots__ = ("answers", "attempt", "due", "job", "policy", "settled", "silent", "tally")
-
-    def __init__(
-        self, job: Job, policy: Policy, tally: Tally, silent: Sequence[Server], due: float, attempt: int
-    ) -> None:
-        self.job = job
-        self.policy = policy
-        self.tally = tally
-        self.silent = dict.fromkeys(silent)  # those asked that have not answered yet
-        self.due = due
-        self.attempt = attempt
-        self.answers: list[Answer] = []
-        self.settled = False
+def _raise(policy: Policy, error: Exception) -> None:
+    raise error
 
 
 class RouterCore:
@@ -68,6 +44,8 @@ class RouterCore:
         probe_timeout: The longest that a job waits for answers to its probes, in the clock's unit.
         retries: How often a job whose server was lost is dispatched anew.
         ceiling: The most jobs in this router's system; beyond, they fail with reason `ceiling`.
+        on_error: Told what a policy in force has raised. By default that is raised on; if this returns, the error
+            costs no more than the job that was to be decided, which fails with reason `policy`.
     """
 
     def __init__(
@@ -78,20 +56,21 @@ class RouterCore:
         probe_timeout: float = 1.0,
         retries: int = 0,
         ceiling: int = 1_000_000,
+        on_error: Callable[[Policy, Exception], None] = _raise,
     ) -> None:
         self.id = id
         self.servers: dict[str, Server] = {}
         self.draining: set[str] = set()
-        self.in_flight: dict[int, _InFlight] = {}
+        self.in_flight: dict[int, InFlight] = {}
         self.orphaned = 0
         self.unheld_withdrawals = 0
         self.tallies: dict[str, Tally] = {}
         self._probe_timeout = probe_timeout
         self._retries = retries
         self._ceiling = ceiling
+        self._on_error = on_error
         self._dispatches = 0
-        self._probing: dict[int, _Probing] = {}
-        self._oldest_probing: deque[_Probing] = deque()
+        self._probing: dict[int, Probing] = {}  # all wait equally long, so the first one is due first
         self._probe_timer = False
         self._closed = False
         self._handlers: dict[type, Callable[[Any, float], list[RouterEffect]]] = {
@@ -148,22 +127,25 @@ class RouterCore:
     def _decide(self, job: Job, now: float, attempt: int) -> list[RouterEffect]:
         if len(self.servers) == len(self.draining):
             return [self._lost(job, "failed", "no_server", self.tally)]
-        decision = self.policy.on_arrival(job)
+        policy = self.policy
+        try:
+            decision = policy.on_arrival(job)
+        except Exception as error:
+            return [self._undecidable(job, policy, self.tally, error)]
         if type(decision) is Assign:
-            dispatch = self._dispatch(job, decision, self.policy, self.tally, attempt)
+            dispatch = self._dispatch(job, decision, self.tally, attempt)
             if not decision.refresh:
                 return [dispatch]
             self.tally.probes += len(decision.refresh)
             return [dispatch, *(Probe(server.id, self.id, job.id) for server in decision.refresh)]
         if type(decision) is decisions.Probe:
             return self._ask(job, decision.servers, now, attempt)
-        return [self._lost(job, "blocked", "", self.tally)]
+        return [self._not_dispatched(job, decision, policy, self.tally)]
 
     def _ask(self, job: Job, servers: Sequence[Server], now: float, attempt: int) -> list[RouterEffect]:
         due = now + self._probe_timeout
-        probing = _Probing(job, self.policy, self.tally, servers, due, attempt)
+        probing = Probing(job, self.policy, self.tally, servers, due, attempt)
         self._probing[job.id] = probing
-        self._oldest_probing.append(probing)
         self.tally.probes += len(servers)
         effects: list[RouterEffect] = [build(Probe, (server.id, self.id, job.id)) for server in servers]
         if not self._probe_timer:
@@ -171,10 +153,10 @@ class RouterCore:
             effects.append(StartTimer(due, ProbesDue()))
         return effects
 
-    def _dispatch(self, job: Job, assign: Assign, policy: Policy, tally: Tally, attempt: int) -> Dispatch:
+    def _dispatch(self, job: Job, assign: Assign, tally: Tally, attempt: int) -> Dispatch:
         server = assign.server
         self._dispatches = number = self._dispatches + 1
-        self.in_flight[number] = build(_InFlight, (job, server, tally, assign, attempt))
+        self.in_flight[number] = build(InFlight, (job, server, tally, assign, attempt))
         tally.dispatches += 1
         if assign.fallback:
             tally.fallbacks += 1
@@ -183,10 +165,23 @@ class RouterCore:
         if server.view is not None:
             server.view += 1
         if self._on_sent is not None:
-            self._on_sent(server)
+            try:
+                self._on_sent(server)
+            except Exception as error:
+                self._on_error(self.policy, error)
         held = self.policy.held_total if self._tells_held else 0
         size, patience = job.size, job.patience
         return build(Dispatch, (server.id, self.id, number, size, patience, assign.number, assign.expected, held))
+
+    def _not_dispatched(self, job: Job, decision: object, policy: Policy, tally: Tally) -> EndJob:
+        if type(decision) is Block:
+            return self._lost(job, "blocked", "", tally)
+        error = LocalProtocolError(f"policy {policy.name} decides {decision!r:.80} for {job}: expected a decision")
+        return self._undecidable(job, policy, tally, error)
+
+    def _undecidable(self, job: Job, policy: Policy, tally: Tally, error: Exception) -> EndJob:
+        self._on_error(policy, error)
+        return self._lost(job, "failed", "policy", tally)
 
     def _lost(self, job: Job, outcome: Outcome, reason: str, tally: Tally) -> EndJob:
         tally.ends[outcome, reason] += 1
@@ -209,7 +204,10 @@ class RouterCore:
         if event.stale:
             tally.stale += 1
         if self._on_job_ended is not None and server.id not in self.draining:
-            self._on_job_ended(server)
+            try:
+                self._on_job_ended(server)
+            except Exception as error:
+                self._on_error(self.policy, error)
         if event.outcome == "failed" and attempt < self._retries:
             return self._decide(job, now, attempt + 1)
         tally.ends[event.outcome, event.reason] += 1
@@ -232,7 +230,10 @@ class RouterCore:
             raise LocalProtocolError(f"router {self.id}: report from {event.server}, which has not joined")
         view = server.view = self._view(server, event.length, event.seen)
         if self._on_report is not None and event.server not in self.draining:
-            self._on_report(server)
+            try:
+                self._on_report(server)
+            except Exception as error:
+                self._on_error(self.policy, error)
         if event.job is None:
             return []
         probing = self._probing.get(event.job)
@@ -242,39 +243,39 @@ class RouterCore:
         probing.answers.append((server, view))
         return [] if probing.silent else [self._settle(probing)]
 
-    def _settle(self, probing: _Probing) -> RouterEffect:
+    def _settle(self, probing: Probing) -> RouterEffect:
         """Decide a job on the answers at hand; with none, uniformly."""
-        job = probing.job
+        job, policy = probing.job, probing.policy
         del self._probing[job.id]
-        probing.settled = True
-        oldest = self._oldest_probing
-        while oldest and oldest[0].settled:
-            oldest.popleft()
         answers = probing.answers
         if self.draining:
             answers = [answer for answer in answers if answer[0].id not in self.draining]
         if answers:
-            decision = probing.policy.on_reports(job, answers)
+            try:
+                decision = policy.on_reports(job, answers)
+            except Exception as error:
+                return self._undecidable(job, policy, probing.tally, error)
             if type(decision) is Assign:
-                return self._dispatch(job, decision, probing.policy, probing.tally, probing.attempt)
-            return self._lost(job, "blocked", "", probing.tally)
+                return self._dispatch(job, decision, probing.tally, probing.attempt)
+            return self._not_dispatched(job, decision, policy, probing.tally)
         servers = self.chosen_from()
         if not servers:
             return self._lost(job, "failed", "no_server", probing.tally)
         probing.tally.undecided += 1
         choice = servers[int(self.policy.rng.random() * len(servers))]
-        return self._dispatch(job, Assign(choice, fallback=True), probing.policy, probing.tally, probing.attempt)
+        return self._dispatch(job, Assign(choice, fallback=True), probing.tally, probing.attempt)
 
     def _probes_due(self, event: ProbesDue, now: float) -> list[RouterEffect]:
-        """One timer serves all jobs that wait: they wait equally long, so the oldest is due first."""
-        effects: list[RouterEffect] = []
-        while self._oldest_probing:
-            probing = self._oldest_probing[0]
+        """One timer serves all jobs that wait."""
+        due: list[Probing] = []
+        for probing in self._probing.values():
             if probing.due > now:
-                effects.append(StartTimer(probing.due, ProbesDue()))
-                return effects
-            effects.append(self._settle(probing))
-        self._probe_timer = False
+                break
+            due.append(probing)
+        effects = [self._settle(probing) for probing in due]
+        self._probe_timer = bool(self._probing)
+        if self._probe_timer:
+            effects.append(StartTimer(next(iter(self._probing.values())).due, ProbesDue()))
         return effects
 
     # -- pull-messages ------------------------------------------------------------------------
@@ -284,14 +285,17 @@ class RouterCore:
         if server is None:
             raise LocalProtocolError(f"router {self.id}: pull-message from {event.server}, which has not joined")
         if event.server not in self.draining:
-            self.policy.on_pull(server, event.number)
+            try:
+                self.policy.on_pull(server, event.number)
+            except Exception as error:
+                self._on_error(self.policy, error)
         return []
 
     def _withdraw(self, event: Withdraw, now: float) -> list[RouterEffect]:
         server = self.servers.get(event.server)
         if server is None:
             raise LocalProtocolError(f"router {self.id}: withdrawal from {event.server}, which has not joined")
-        if not self.policy.on_withdraw(server, event.number):
+        if not self._tell(self.policy, self.policy.on_withdraw, server, event.number):
             self.unheld_withdrawals += 1
         return []
 
@@ -303,7 +307,7 @@ class RouterCore:
             raise LocalProtocolError(f"router {self.id}: {server.id} has joined already; it must leave first")
         self.servers[server.id] = server
         for policy in self._policies():
-            policy.on_join(server)
+            self._tell(policy, policy.on_join, server)
         return []
 
     def _server_draining(self, event: ServerDraining, now: float) -> list[RouterEffect]:
@@ -335,7 +339,7 @@ class RouterCore:
             effects.extend(self._link_lost(self.in_flight.pop(number), now))
         return effects
 
-    def _link_lost(self, record: _InFlight, now: float) -> list[RouterEffect]:
+    def _link_lost(self, record: InFlight, now: float) -> list[RouterEffect]:
         record.server.outstanding -= 1
         if record.attempt < self._retries:
             return self._decide(record.job, now, record.attempt + 1)
@@ -349,24 +353,39 @@ class RouterCore:
 
     def _forget(self, server: Server) -> None:
         for policy in self._policies():
-            policy.on_leave(server)
+            self._tell(policy, policy.on_leave, server)
+
+    def _tell(self, policy: Policy, hook: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a hook of a policy. Those that jobs and pull-messages meet are called in place, which is faster."""
+        try:
+            return hook(*arguments)
+        except Exception as error:
+            self._on_error(policy, error)
+            return None
 
     def _policy_changed(self, event: PolicyChanged, now: float) -> list[RouterEffect]:
-        if event.policy in self._policies():
-            raise LocalProtocolError(f"router {self.id}: this policy {event.policy.name} is in use; make a new one")
-        for server in self.servers.values():
-            server.view = None  # nobody keeps it up until the servers know the new needs, and report
-        self._use(event.policy)
-        for server in self.chosen_from():
-            event.policy.on_join(server)
+        policy = event.policy
+        if policy in self._policies():
+            raise LocalProtocolError(f"router {self.id}: this policy {policy.name} is in use; make a new one")
+        views = {server: server.view for server in self.servers.values()}
+        try:
+            for server in views:
+                server.view = None  # nobody keeps it up until the servers know the new needs, and report
+            for server in self.chosen_from():
+                policy.on_join(server)
+            self._use(policy)
+        except Exception:  # the old policy stays in force, and with it what it knows
+            for server, view in views.items():
+                server.view = view
+            raise
         return []
 
     def _use(self, policy: Policy) -> None:
         """Put `policy` in force; hooks that it does not override are not called at all."""
+        pull = policy.needs.pull  # first: a policy that cannot say what it needs is not put in force
         kind = type(policy)
         self.policy = policy
         self.tally = self.tallies.setdefault(policy.name, Tally(policy.name))
-        pull = policy.needs.pull
         self._tells_held = pull is not None and pull.placement == "shortest_of"
         self._on_sent = policy.on_sent if kind.on_sent is not Policy.on_sent else None
         self._on_report = policy.on_report if kind.on_report is not Policy.on_report else None

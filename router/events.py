@@ -63,7 +63,7 @@ class EndJob(NamedTuple):
     Attributes:
         job: The job.
         outcome: How it ended.
-        reason: Why, when it failed; else empty.
+        reason: Why, when it failed (`policy`: that raised instead of deciding); else empty.
         server: Where it was; `None`: it never went to a server.
         end: What the server said of it; `None`: the server did not end it.
         policy: The name of the policy that decided it; empty: none did.

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from router.events import EndJob
+from router.policy import Policy
 from router.process.metrics import Histogram
 from router.process.outbox import Outbox
 from router.protocol.codec import FROM_SERVER
 
 PEERS = ("server", "generator")
 MAX_DELAY_S = 3600.0
+MOST_TOLD = 10  # errors of one policy in the log: it may raise at each job
+
+_log = logging.getLogger(__name__)
 
 
 class Waits:
@@ -96,6 +101,7 @@ class Counts:
         traffic: By kind of peer.
         pools: The pools of all servers that ever joined.
         http_refusals: Requests refused for the client's mistake, by reason.
+        policy_errors: Times that a policy raised, by its name.
         decision_s: What it took the core to decide where jobs go, or whom to probe first.
     """
 
@@ -106,6 +112,7 @@ class Counts:
         self.waits: dict[tuple[str, str], Waits] = {}
         self.traffic = {peer: Traffic() for peer in PEERS}
         self.http_refusals: Counter[str] = Counter()
+        self.policy_errors: Counter[str] = Counter()
         self.decision_s = 0.0
         self._time_unit_s = time_unit_s
         self._policies = list(policies)
@@ -125,6 +132,12 @@ class Counts:
             self.sojourns_s[policy] = Histogram(self._time_unit_s)
             for pool in self.pools:
                 self.waits[policy, pool] = Waits()
+
+    def policy_failed(self, policy: Policy, error: Exception) -> None:
+        """A policy has raised; the log tells where, the first few times."""
+        self.policy_errors[policy.name] += 1
+        if self.policy_errors[policy.name] <= MOST_TOLD:
+            _log.error("policy %s has raised an error, which is a mistake in it", policy.name, exc_info=error)
 
     def ended(self, effect: EndJob, sojourn_s: float) -> None:
         """A server has ended a job."""

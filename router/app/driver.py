@@ -153,8 +153,10 @@ class RouterDriver:
             self._alarm = self._loop.call_later(max(0.0, self._timers[0][0] - monotonic()), self._ring)
 
     def _ring(self) -> None:
-        self._hand_over_due(monotonic())
-        self._set_alarm()
+        try:
+            self._hand_over_due(monotonic())
+        finally:  # else whatever is due later would never be
+            self._set_alarm()
         if self._emptied is not None:
             self._tell_if_empty()
 

@@ -32,16 +32,18 @@ class RouterApp:
     """
 
     def __init__(self, settings: RouterSettings, policy: Policy, rng: Random) -> None:
+        policies = policy_names()
+        counts = Counts(policies, settings.time_unit_s)
         core = RouterCore(
             settings.id,
             policy,
             probe_timeout=settings.probe_timeout_s,
             retries=settings.retries,
             ceiling=settings.ceiling,
+            on_error=counts.policy_failed,
         )
         identity = make_identity(settings.id)
-        policies = policy_names()
-        self.driver = RouterDriver(core, Counts(policies, settings.time_unit_s))
+        self.driver = RouterDriver(core, counts)
         self.links = Links(self.driver, identity, settings.heartbeat_s)
         self.streams = Streams(self.driver, identity, settings.heartbeat_s)
         metrics = router_metrics(self.driver, policies)

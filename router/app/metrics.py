@@ -16,7 +16,7 @@ HTTP_REFUSALS = ("job", "json", "limit", "settings", "too_long", "websocket")
 HOPS = {"generator": "generator_router", "server": "server_router"}
 ENDS: tuple[tuple[Outcome, str], ...] = (
     ("served", ""), ("blocked", ""), ("abandoned", ""), ("failed", "no_server"), ("failed", "link_lost"),
-    ("failed", "ceiling"), ("failed", "draining"),
+    ("failed", "ceiling"), ("failed", "draining"), ("failed", "policy"),
 )  # fmt: skip
 
 
@@ -69,6 +69,11 @@ def _add_work(metrics: Metrics, driver: RouterDriver, policies: Sequence[str]) -
             "decision_seconds_total", "Time taken to decide where each arriving job goes, or whom to probe", "counter"
         ),
         lambda: counts.decision_s,
+    )
+    metrics.add(
+        _metric("policy_errors_total", "Times that the policy raised an error: a mistake in it", "counter", "policy"),
+        lambda: counts.policy_errors,
+        each,
     )
     metrics.add(_metric("policy", "1 for the policy in force", "gauge", "policy"), in_force, each)
     metrics.add(_metric("in_flight", "Jobs dispatched and not ended", "gauge"), lambda: len(core.in_flight))
