@@ -39,16 +39,18 @@ def up(
 async def _keep_up(chosen: Experiment, folder: Path, as_json: bool, port: int, console_port: int, load: bool) -> int:
     from services.console.local import start_local
     from services.console.main import serve_local
+    from services.lab.errors import RunInvalid
     from services.scenario import scenario_toml
 
     scenario = chosen.scenario
     async with start_local(scenario, folder, port=port) as local:
-        if load and len(frozenset(scenario.routers.shares)) > 1:
-            typer.echo("no load is sent: without end, jobs are split equally (docs/load.md)", err=True)
-        elif load:
+        if load:
             file = folder / "scenario.toml"
             file.write_text(scenario_toml(scenario), encoding="utf-8")
-            await local.start_load(file)
+            try:
+                await local.start_load(file)
+            except RunInvalid as error:  # not every scenario can be sent without end
+                typer.echo(f"no load is sent: {error}", err=True)
         async with serve_local(scenario, local, console_port) as page:
             if as_json:
                 found = {"routers": list(await local.routers()), "servers": list(await local.servers())}

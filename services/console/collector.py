@@ -193,13 +193,16 @@ class Collector:
     # -- models -------------------------------------------------------------------------------
 
     async def _ask_models(self) -> None:
-        """Keep asking the models; one that fails is told, and asked again."""
+        """Keep asking the models; one that fails is told, once, and asked again."""
+        told = ""
         while True:
             try:
                 await self._watch.run()
             except Exception as error:
-                _log.warning("a model failed", exc_info=error)
-                self.journal.add("problem", f"the models cannot say: {error or type(error).__name__}")
+                if (why := str(error) or type(error).__name__) != told:
+                    _log.warning("a model failed", exc_info=error)
+                    self.journal.add("problem", f"the models cannot say: {why}")
+                told = why
                 await asyncio.sleep(5.0)
 
     def _see_models(self) -> None:

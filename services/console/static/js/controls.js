@@ -53,8 +53,10 @@ export class Controls {
     byId("load-form").hidden = !load;
     if (!load) return;
     byId("load-pause").textContent = load.load > 0 ? "Pause" : "Resume";
+    const range = byId("load-range");
+    if (load.load > Number(range.max)) range.max = (load.load * 1.5).toFixed(1);
     if (!this.#loadTouched && load.load > 0) {
-      byId("load-range").value = load.load;
+      range.value = load.load;
       byId("load-shown").textContent = amount(load.load);
     }
   }
