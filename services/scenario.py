@@ -147,6 +147,11 @@ class Scenario(Part):
         """The policy's name."""
         return str(self.policy["name"])
 
+    def parameter(self, name: str) -> Any:
+        """The value in force of a parameter of the policy; `None`: the policy has none of that name."""
+        _, parameters = make_parameters(self.policy)
+        return getattr(parameters, name, None)
+
     @property
     def servers_total(self) -> int:
         """Servers of all pools."""

@@ -130,9 +130,8 @@ def identities(scenario: Scenario, records: Records, found: Totals) -> list[Chec
             pulls, used + in_time + found.held, slack,
         )
     ]  # fmt: skip
-    stale = scenario.policy.get("stale", "withdraw")
     one_slot = all(pool.slots == 1 for pool in scenario.pools)
-    if one_slot and scenario.policy.get("announce_at", 0) == 0 and stale != "keep":
+    if one_slot and scenario.parameter("announce_at") == 0 and scenario.parameter("stale") != "keep":
         # Each fall of a server to idle is one message, and there are as many rises from idle.
         admitted = (records.outcome == SERVED) | (records.outcome == ABANDONED)
         at_once = int((admitted & (records.waiting == 0.0)).sum())

@@ -11,7 +11,6 @@ from services.models.chains.pull import solve_pull
 from services.models.chains.queues import solve_random, solve_shortest
 from services.scenario import Scenario
 from services.solver.names import Values, by_pool, moments, shortened
-from services.solver.parameters import parameter
 from services.solver.rules import is_split, only, shortest_rule, sizes_not_exponential, split_weights
 from services.solver.solution import Prediction, Statement
 
@@ -55,7 +54,7 @@ def _why_not_pull(scenario: Scenario) -> str | None:
         ("placement", ("random",)),
         ("announce_at", (0, "vacancy")),
     ):
-        value = parameter(scenario, name)
+        value = scenario.parameter(name)
         if value not in known:
             shown = f'"{value}"' if isinstance(value, str) else value
             return f"there is no chain of pull with policy.{name} = {shown}"
@@ -105,7 +104,7 @@ def _of_one(scenario: Scenario, longest: int) -> int:
     if not _is_pull(scenario):
         return longest + 1
     routers = scenario.routers.count
-    if parameter(scenario, "stale") == "withdraw":
+    if scenario.parameter("stale") == "withdraw":
         return routers + longest  # exactly one message while idle, none while busy
     return routers + longest * (routers + 1)  # and, if it is kept, at most one while busy
 
@@ -168,9 +167,9 @@ def _solve_pull(scenario: Scenario, servers: _Servers) -> ChainResult:
         servers.capacities,
         routers=scenario.routers.count,
         shares=scenario.routers.shares,
-        stale=parameter(scenario, "stale"),
-        order=parameter(scenario, "order"),
-        weights=servers.rates if parameter(scenario, "fallback") == "weighted" else None,
+        stale=scenario.parameter("stale"),
+        order=scenario.parameter("order"),
+        weights=servers.rates if scenario.parameter("fallback") == "weighted" else None,
         max_states=most_states(scenario),
     )
 

@@ -6,7 +6,6 @@ import math
 
 from services.models.slotted import sampling_messages
 from services.scenario import Scenario
-from services.solver.parameters import parameter
 from services.solver.solution import Prediction, Statement
 
 SILENT = ("random", "weighted_random", "round_robin", "least_requests")
@@ -61,14 +60,14 @@ def _counted(scenario: Scenario) -> dict[str, float]:
 
 def _of_lsq(scenario: Scenario) -> dict[str, float]:
     """Messages per job of LSQ, where they do not depend on how often servers become idle."""
-    refresh, asked = parameter(scenario, "refresh"), float(parameter(scenario, "refresh_on_send"))
-    if parameter(scenario, "every") is not None:
+    refresh, asked = scenario.parameter("refresh"), float(scenario.parameter("refresh_on_send"))
+    if scenario.parameter("every") is not None:
         return {} if asked else _reports(scenario)
     if refresh == "sample":
         return {} if asked else _messages(probe=_different_servers(scenario), report=_different_servers(scenario))
     if refresh == "piggyback":
         return _messages(probe=asked, report=asked)
-    if refresh in ("update", "smart") and parameter(scenario, "p") == 1.0 and _all_leave(scenario):
+    if refresh in ("update", "smart") and scenario.parameter("p") == 1.0 and _all_leave(scenario):
         return _messages(probe=asked, report=1.0 + asked)
     return {}
 
@@ -76,8 +75,8 @@ def _of_lsq(scenario: Scenario) -> dict[str, float]:
 def _counted_in_slots(scenario: Scenario) -> dict[str, float]:
     """Messages per job in slotted time, where a router asks once for a whole batch."""
     policy, total = scenario.policy_name, scenario.rate_total
-    servers, routers, every = scenario.servers_total, scenario.routers.count, parameter(scenario, "every")
-    if parameter(scenario, "refresh_on_send"):
+    servers, routers, every = scenario.servers_total, scenario.routers.count, scenario.parameter("every")
+    if scenario.parameter("refresh_on_send"):
         return {}
     if every is not None:  # at most once in a slot
         return _messages(report=servers * routers / (max(every, 1.0) * total))
@@ -89,17 +88,17 @@ def _counted_in_slots(scenario: Scenario) -> dict[str, float]:
         )
         asked = servers if policy in ("jsq", "sed") else _different_servers(scenario)
         return _messages(probe=asked * asks / 2.0, report=asked * asks / 2.0)
-    if policy == "lsq" and parameter(scenario, "refresh") == "sample":
+    if policy == "lsq" and scenario.parameter("refresh") == "sample":
         asked = _different_servers(scenario) * sampling_messages(1, 1, total / routers, asks_always=True)
         return _messages(probe=asked / 2.0, report=asked / 2.0)
-    if policy == "lsq" and parameter(scenario, "refresh") == "piggyback":
+    if policy == "lsq" and scenario.parameter("refresh") == "piggyback":
         return _messages()
     return {}
 
 
 def _reports(scenario: Scenario) -> dict[str, float]:
     """Reports to every router, on each change or periodic."""
-    every, routers = parameter(scenario, "every"), scenario.routers.count
+    every, routers = scenario.parameter("every"), scenario.routers.count
     if every is None:
         return _messages(report=2.0 * routers) if _all_leave(scenario) else {}  # each job comes once and leaves once
     if not _rate_known(scenario):
@@ -118,10 +117,10 @@ def _rate_known(scenario: Scenario) -> bool:
 
 def _different_servers(scenario: Scenario) -> float:
     """The mean number of different servers that a job asks about."""
-    servers, d = scenario.servers_total, parameter(scenario, "d")
+    servers, d = scenario.servers_total, scenario.parameter("d")
     if d == "all":
         return float(servers)
-    if parameter(scenario, "replacement"):
+    if scenario.parameter("replacement"):
         return float(servers * (1.0 - (1.0 - 1.0 / servers) ** d))
     return float(d)
 

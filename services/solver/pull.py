@@ -14,7 +14,6 @@ from services.models.jiq_meanfield import JiqMeanField, jiq_keep, jiq_published,
 from services.models.pull import FluidPull, fluid_equilibrium, skewed_random_probability, skewed_routers
 from services.scenario import Scenario
 from services.solver.names import QUANTILES, Values, by_pool, moments, shortened
-from services.solver.parameters import parameter
 from services.solver.rules import alike, is_split, only, sizes_not_exponential
 from services.solver.solution import Prediction, Statement
 
@@ -78,7 +77,7 @@ def why_no_field(scenario: Scenario) -> str | None:
         return "routers.split is unequal, and the mean field of PULL needs equal routers"
     if not alike(scenario):
         return "the mean field of PULL needs servers that are alike"
-    if parameter(scenario, "stale") == "duplicate":
+    if scenario.parameter("stale") == "duplicate":
         return 'the mean field of PULL is known for policy.stale = "withdraw" and "keep"'
     return _why_not(scenario) or _why_no_fallback(scenario)
 
@@ -91,16 +90,16 @@ def _equal_routers(scenario: Scenario) -> bool:
 def _why_not(scenario: Scenario) -> str | None:
     if not only(scenario, capacity=None):
         return "the limits of PULL need one slot a server"
-    if parameter(scenario, "announce_at") not in (0, "vacancy"):
-        return f"policy.announce_at = {parameter(scenario, 'announce_at')}, and the limits of PULL need 0"
-    if parameter(scenario, "order") != "random" and len({pool.rate for pool in scenario.pools}) > 1:
+    if scenario.parameter("announce_at") not in (0, "vacancy"):
+        return f"policy.announce_at = {scenario.parameter('announce_at')}, and the limits of PULL need 0"
+    if scenario.parameter("order") != "random" and len({pool.rate for pool in scenario.pools}) > 1:
         return 'policy.order = "fastest", and the limits of PULL need "random"'
     return sizes_not_exponential(scenario)
 
 
 def _why_no_fallback(scenario: Scenario) -> str | None:
     # Servers are alike here, so that a draw by rate is uniform.
-    fallback = parameter(scenario, "fallback")
+    fallback = scenario.parameter("fallback")
     if fallback not in ("random", "weighted"):
         return f'policy.fallback = "{fallback}", and where jobs wait the limits of PULL need "random"'
     if not only(scenario):
@@ -146,7 +145,7 @@ def _fluid_quantiles(scenario: Scenario, fluid: FluidPull) -> Values:
 def predict_skewed(scenario: Scenario) -> dict[str, Prediction]:
     """Balance the flows of heavy routers, which run out of messages, and light ones."""
     shares, rate = scenario.routers.shares, scenario.pools[0].rate
-    if parameter(scenario, "stale") != "withdraw":
+    if scenario.parameter("stale") != "withdraw":
         return SKEWED.of({"dispatch.random": skewed_random_probability(shares)})
     result = skewed_routers(shares, scenario.rate_total / scenario.servers_total, rate)
     values: Values = {
@@ -166,7 +165,7 @@ def predict_field(scenario: Scenario) -> dict[str, Prediction]:
     """Find the fixed point at this number of servers per router."""
     rate, servers = scenario.pools[0].rate, scenario.servers_total
     arguments = (scenario.rate_total / servers, servers / scenario.routers.count)
-    places = parameter(scenario, "k") if parameter(scenario, "placement") == "shortest_of" else 1
+    places = scenario.parameter("k") if scenario.parameter("placement") == "shortest_of" else 1
     published = jiq_published(*arguments, d=places, rate=rate)
     if places > 1:
         return PUBLISHED.of(
@@ -177,7 +176,7 @@ def predict_field(scenario: Scenario) -> dict[str, Prediction]:
                 "sojourn_mean": published.sojourn_mean,
             }
         )
-    keep = parameter(scenario, "stale") == "keep"
+    keep = scenario.parameter("stale") == "keep"
     field = jiq_keep(*arguments, rate=rate) if keep else jiq_withdraw(*arguments, rate=rate)
     statement = replace(
         FIELD, assumes=f"{FIELD.assumes}. The formula of Lu et al. 2011 gives a sojourn of {published.sojourn_mean:.6g}"

@@ -14,7 +14,6 @@ from services.models.loss import LossSystem
 from services.models.queue_split import optimal_queue_split
 from services.models.static_split import optimal_split
 from services.scenario import Scenario
-from services.solver.parameters import parameter
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ def is_split(scenario: Scenario) -> bool:
     if scenario.policy_name == "max_vacancy" and only(scenario, slots=None):
         return True  # infinite vacancies are equal: whoever was sampled is drawn from at random
     if scenario.policy_name in ("power_of_d", "max_vacancy", "least_requests"):
-        return bool(parameter(scenario, "d") == 1) and not _remembers(scenario)
+        return bool(scenario.parameter("d") == 1) and not _remembers(scenario)
     return False
 
 
@@ -83,7 +82,7 @@ def split_weights(scenario: Scenario) -> list[float]:
     equal = [1.0] * len(scenario.pools)
     if scenario.policy_name != "weighted_random" or scenario.servers_total == 1:
         return equal
-    weights: str | list[float] = parameter(scenario, "weights")
+    weights: str | list[float] = scenario.parameter("weights")
     if weights == "rate":
         return [pool.rate for pool in scenario.pools]
     if weights == "capacity":
@@ -129,7 +128,7 @@ def shortest_rule(scenario: Scenario) -> Shortest | None:
     """
 
     def of(name: str) -> Any:
-        return parameter(scenario, name)
+        return scenario.parameter(name)
 
     policy = scenario.policy_name
     if policy == "jsq" and of("every") is None:
@@ -159,8 +158,8 @@ def joins_the_shortest_of_all(scenario: Scenario) -> bool:
 def most_vacancy_choices(scenario: Scenario) -> tuple[int | None, bool] | None:
     """Return d (`None`: all) and replacement, if a job joins the largest vacancy among d; `None`: it does not."""
     if scenario.policy_name == "max_vacancy":
-        d = _number(parameter(scenario, "d"))
-        return d, parameter(scenario, "replacement") and d is not None
+        d = _number(scenario.parameter("d"))
+        return d, scenario.parameter("replacement") and d is not None
     if scenario.policy_name == "random":
         return 1, False
     rule = shortest_rule(scenario)
@@ -172,4 +171,4 @@ def _number(d: int | Literal["all"]) -> int | None:
 
 
 def _remembers(scenario: Scenario) -> bool:
-    return scenario.policy_name == "power_of_d" and bool(parameter(scenario, "memory"))
+    return scenario.policy_name == "power_of_d" and bool(scenario.parameter("memory"))

@@ -11,10 +11,8 @@ from typing import Any
 import pytest
 
 from router.protocol.errors import SettingsError
-from router.registry import make_parameters, policy_names
 from services.scenario import Scenario
 from services.solver import METHODS, predict, solve
-from services.solver.parameters import DEFAULTS
 from tests.models.scenarios import answers, scenario
 
 TWENTY = "servers = 20"
@@ -153,14 +151,6 @@ def test_methods_come_in_order_of_preference() -> None:
 def test_scipy_is_imported_when_something_is_solved() -> None:
     code = "import sys; import services.solver; sys.exit('scipy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def test_defaults_are_those_of_the_policies() -> None:
-    for name in set(policy_names()) & set(DEFAULTS):
-        _, parameters = make_parameters({"name": name})
-        in_force = parameters.model_dump()
-        assert {key: in_force[key] for key in DEFAULTS[name]} == DEFAULTS[name], name
-    assert set(DEFAULTS) <= set(policy_names())
 
 
 @pytest.mark.parametrize(
