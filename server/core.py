@@ -153,16 +153,17 @@ class ServerCore:
     # -- jobs ---------------------------------------------------------------------------------
 
     def _dispatch(self, event: Dispatch, now: float) -> list[ServerEffect]:
-        session = self.sessions.get(event.router) or self._session(event.router)
+        _, router, _, _, patience, number, expected, held = event
+        session = self.sessions.get(router) or self._session(router)
         session.seen += 1
-        session.held = event.held
+        session.held = held
         self.arrivals += 1
         announcer = self._announcer
         length = self.length
-        if event.number is None:
-            stale = event.expected is not None and event.expected != length
+        if number is None:
+            stale = expected is not None and expected != length
         else:
-            announcer.outstanding.pop(event.number, None)
+            announcer.outstanding.pop(number, None)
             stale = length > announcer.last_threshold
         if stale:
             self.stale += 1
@@ -181,8 +182,8 @@ class ServerCore:
             effects.append(self._start(work, now))
         else:
             self._waiting.append(work)
-        if event.patience is not None and (work.state is Work.WAITING or self._abandons_in_service):
-            effects.append(StartTimer(now + event.patience * self._time_unit, PatienceEnded(work)))
+        if patience is not None and (work.state is Work.WAITING or self._abandons_in_service):
+            effects.append(StartTimer(now + patience * self._time_unit, PatienceEnded(work)))
         if announcer.threshold >= 0:
             effects += announcer.risen(length + 1)
         if self._reporter.on_change:
@@ -265,8 +266,9 @@ class ServerCore:
         return session
 
     def _probe(self, event: Probe, now: float) -> list[ServerEffect]:
-        session = self.sessions.get(event.router) or self._session(event.router)
-        return [self._reporter.report(session, self.length, event.job)]
+        _, router, job = event
+        session = self.sessions.get(router) or self._session(router)
+        return [self._reporter.report(session, self.length, job)]
 
     def _router_joined(self, event: RouterJoined, now: float) -> list[ServerEffect]:
         if event.router in self.sessions:

@@ -40,12 +40,10 @@ class Recorder:
         self._ended[row] = now + self._back
         self._outcome[row] = _OUTCOME[outcome]
         if end is not None:
-            self._server[row] = self._place[end.server]
-            self._arrived[row] = end.arrived
-            self._waiting[row] = end.waiting
-            self._service[row] = end.service
-            if fallback or end.stale:
-                self._flags[row] = fallback + 2 * end.stale
+            server, _, _, _, _, self._arrived[row], self._waiting[row], self._service[row], stale, _, _ = end
+            self._server[row] = self._place[server]
+            if fallback or stale:
+                self._flags[row] = fallback + 2 * stale
 
     def records(self, workload: Workload, sent: Any) -> Records:
         """All rows.
