@@ -7,15 +7,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
 
 import numpy as np
 
 from services.lab.simulate import Quantities, mean_of, place
 from services.measure.quantities import Quantity
 from services.measure.verdict import Comparison, Word, against, limit, overall, paired
+from services.solver import Prediction
+
+Test = Callable[..., Comparison]
+"""Made once it is known how many `tests` share the rate of false alarms."""
 
 TAIL_SHARE = 0.01
 """A list of shares is tested as far as they are above this."""
@@ -42,8 +46,14 @@ class Row:
     live: Quantity | None = None
     simulated: Quantity | None = None
     ideal: Quantity | None = None
-    models: dict[str, Any] = field(default_factory=dict)
+    models: dict[str, Prediction] = field(default_factory=dict)
     comparisons: dict[str, Comparison] = field(default_factory=dict)
+
+    def add(self, label: str, found: Comparison) -> None:
+        """Keep what a test found, unless a worse one of that label is known: the tests of a list have one label."""
+        known = self.comparisons.get(label)
+        if known is None or _severity(found) > _severity(known):
+            self.comparisons[label] = found
 
     @property
     def word(self) -> Word:
@@ -81,7 +91,7 @@ class Table:
         return max(found, default=1.0)
 
 
-def worst(words: Any) -> Word:
+def worst(words: Iterable[Word]) -> Word:
     """The word that counts among several."""
     present = set(words)
     return next((word for word in _WORST_FIRST if word in present), "not_compared")
@@ -91,7 +101,7 @@ def compare(
     live: Quantities | None,
     replications: Sequence[Quantities],
     ideal: Quantities | None,
-    predictions: Mapping[str, Mapping[str, Any]],
+    predictions: Mapping[str, Mapping[str, Prediction]],
     alarms: float,
 ) -> Table:
     """Make all tests.
@@ -113,21 +123,16 @@ def compare(
         for name in names
     }
     planned = [
-        (name, *test)
+        (row, label, test)
         for name, row in rows.items()
-        for test in [*_paired_tests(name, row, replications), *_model_tests(row)]
+        for label, test in [*_paired_tests(name, row, replications, alarms), *_model_tests(name, row, alarms)]
     ]
-    tests = max(1, sum(kind != "limit" for _, _, kind, *_ in planned))
-    for name, label, kind, first, second in planned:
-        if kind == "limit":
-            found = limit(first, second)
-        elif kind == "paired":
-            found = paired(name, first, second, tests, alarms)
-        else:
-            found = against(name, first, second, tests, alarms)
-        known = rows[name].comparisons.get(label)
-        if known is None or _severity(found) > _severity(known):
-            rows[name].comparisons[label] = found
+    tests = max(1, len(planned))
+    for row, label, test in planned:
+        row.add(label, test(tests=tests))
+    for row in rows.values():
+        for method, gap in _gaps(row):
+            row.add(method, gap)
     words = {name: row.word for name, row in rows.items()}
     return Table(rows, tests, overall(words, PRINCIPAL))
 
@@ -136,40 +141,48 @@ def _severity(comparison: Comparison) -> tuple[int, float]:
     return -_WORST_FIRST.index(comparison.word), abs(comparison.difference)
 
 
-def _paired_tests(name: str, row: Row, replications: Sequence[Quantities]) -> list[tuple[str, str, Any, Any]]:
-    """Label, kind, live, simulations; a list gives one test for each number that is not nearly 0."""
+def _paired_tests(name: str, row: Row, replications: Sequence[Quantities], alarms: float) -> Iterator[tuple[str, Test]]:
+    """Live against the same jobs simulated; a list gives one test for each number that is not nearly 0."""
     live, simulated = row.live, row.simulated
     if live is None or simulated is None:
-        return []
+        return
     if not live.value.ndim:
         values = float(live.value), float(simulated.value)
-        if not np.isfinite(values).all() or values == (0.0, 0.0):
-            return []
-        return [("live", "paired", live, [quantities[name] for quantities in replications])]
+        if np.isfinite(values).all() and any(values):
+            each = [quantities[name] for quantities in replications]
+            yield "live", partial(paired, name, live, each, alarms=alarms)
+        return
     if name != "queue_tail":
-        return []  # those of the pools say the same again
-    return [
-        ("live", "paired", place(live, k), [place(quantities[name], k) for quantities in replications])
-        for k in range(1, max(len(live.value), len(simulated.value)))
-        if max(float(place(live, k).value), float(place(simulated, k).value)) > TAIL_SHARE
-    ]
+        return  # those of the pools say the same again
+    for k in range(1, max(len(live.value), len(simulated.value))):
+        at_k = place(live, k)
+        if max(float(at_k.value), float(place(simulated, k).value)) > TAIL_SHARE:
+            each = [place(quantities[name], k) for quantities in replications]
+            yield "live", partial(paired, name, at_k, each, alarms=alarms)
 
 
-def _model_tests(row: Row) -> list[tuple[str, str, Any, Any]]:
-    """Label, kind, simulation, prediction."""
-    tests: list[tuple[str, str, Any, Any]] = []
-    found = row.ideal
-    if found is None:
-        return []
+def _model_tests(name: str, row: Row, alarms: float) -> Iterator[tuple[str, Test]]:
+    """The simulation without delay against what is exact; nothing is tested where it is 0 and should be."""
+    for method, prediction, found, value in _pairs(row):
+        if prediction.exact and not value == float(found.value) == 0.0:
+            yield method, partial(against, name, found, value, alarms=alarms)
+
+
+def _gaps(row: Row) -> Iterator[tuple[str, Comparison]]:
+    """How far the simulation without delay is from limits and mean fields."""
+    for method, prediction, found, value in _pairs(row):
+        if not prediction.exact:
+            yield method, limit(float(found.value), value)
+
+
+def _pairs(row: Row) -> Iterator[tuple[str, Prediction, Quantity, float]]:
+    """Each number without delay beside what each method says of it; of a list, those that are not nearly 0."""
+    if row.ideal is None:
+        return
     for method, prediction in row.models.items():
-        if not found.value.ndim:
-            pairs = [(found, float(prediction.value))]
-        else:
-            predicted = np.atleast_1d(np.asarray(prediction.value, float)).tolist()
-            pairs = [(place(found, k), share) for k, share in enumerate(predicted) if k and share > TAIL_SHARE]
-        for quantity, value in pairs:
-            if prediction.exact and not value == float(quantity.value) == 0.0:
-                tests.append((method, "against", quantity, value))
-            elif not prediction.exact:
-                tests.append((method, "limit", float(quantity.value), value))
-    return tests
+        if not isinstance(prediction.value, list):
+            yield method, prediction, row.ideal, prediction.value
+            continue
+        for k, share in enumerate(prediction.value):
+            if k and share > TAIL_SHARE:
+                yield method, prediction, place(row.ideal, k), share

@@ -17,7 +17,7 @@ from services.measure.quantities import Quantity
 from services.measure.validity import CPU_LIMIT, DELAY_LIMIT_UNITS, LATENESS_LIMIT_UNITS
 from services.measure.verdict import Word, interval95
 from services.report.sentences import MEANINGS
-from services.report.values import decimals, number
+from services.report.values import at, decimals, number
 from services.scenario_text import policy_words
 
 TAIL_ROWS = 5
@@ -100,7 +100,7 @@ def _cells(name: str, row: Row, live: bool) -> Iterator[Cells]:
     for k in range(1, TAIL_ROWS + 1):
         at_k = [quantity and place(quantity, k) for quantity in (row.live, row.simulated)]
         values = [float(quantity.value) for quantity in at_k if quantity is not None] + [
-            value for model in row.models.values() if (value := _at(model.value, k)) is not None
+            value for model in row.models.values() if (value := at(model.value, k)) is not None
         ]
         if max(values, default=0.0) <= TAIL_SHARE:
             return
@@ -112,7 +112,7 @@ def _is_nothing(name: str, row: Row) -> bool:
     if name == "perpendicular_second_moment" and not row.models:
         return True
     values = [float(quantity.value) for quantity in (row.live, row.simulated) if quantity is not None]
-    values += [float(prediction.value) for prediction in row.models.values()]
+    values += [value for prediction in row.models.values() if (value := at(prediction.value, None)) is not None]
     return all(not np.isfinite(value) or value == 0.0 for value in values)
 
 
@@ -125,16 +125,10 @@ def _number(quantity: Quantity | None) -> str:
     return number(value) + (f" ±{half:.{decimals(value)}f}" if np.isfinite(half) else "")
 
 
-def _at(value: Any, k: int) -> float | None:
-    if not isinstance(value, list):
-        return None
-    return float(value[k]) if k < len(value) else 0.0
-
-
 def _model(row: Row, k: int | None) -> str:
     """The first model that speaks of it; a limit, however it was found, is called one."""
     for method, prediction in row.models.items():
-        value = float(prediction.value) if k is None else _at(prediction.value, k)
+        value = at(prediction.value, k)
         if value is not None:
             kind = method if prediction.exact else "mean f." if method == "meanfield" else "limit"
             return f"{number(value)} {kind}"
