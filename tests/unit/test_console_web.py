@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 from importlib.resources import files
 from typing import Any
 
 import pytest
-from aiohttp import ClientSession, web
+from aiohttp import ClientError, ClientSession, web
 from aiohttp.test_utils import TestClient, TestServer
 from yarl import URL
 
@@ -179,6 +180,20 @@ async def test_a_stream_begins_with_hello_and_ends_with_the_console(client: Clie
         site.viewers.end_all()
         assert await response.content.read() == b""
     assert site.viewers.open == set()
+
+
+async def test_a_page_that_does_not_read_is_cut_off(client: Client, site: Site) -> None:
+    async with client.get("/v1/events") as response:
+        (viewer,) = site.viewers.open
+        # Megabytes fill what the kernel and the transport take; then the queue of that viewer, and no more.
+        for _ in range(200):
+            site.viewers.tell("queues", {"q": "0" * 1_000_000})
+            if viewer.dropped:
+                break
+            await asyncio.sleep(0)
+        assert viewer.dropped and site.viewers.dropped == 1 and site.viewers.open == set()
+        with pytest.raises(ClientError):
+            await response.content.read()
 
 
 # -- what is asked for ----------------------------------------------------------------------------
