@@ -169,7 +169,7 @@ class Contest:
             `scenario`, `valid`, `verdict` ("differ" if something must hold in every run and does not, else
             "not_compared": differences between policies are results), `column` ("live" or "simulated"), `criterion`,
             `baseline`, `false_alarms`, `family`. `policies`: by label `policy` (its table), `jobs`, `runs`,
-            `stationarity`, `values` (NAME: number or list) and `quantities` (NAME: {column: {value, ci95}}), both
+            `stationarity`, `values` (NAME: number, list, or null if not known) and `quantities` (NAME: {column: {value, ci95}}), both
             empty where unstable. `differences`: by label and NAME `difference` (that policy minus the baseline),
             `interval` (simultaneous for all), `word` (more, less, alike, no_difference_seen, not_compared) and
             `longer`. `ranking`: labels, best first. `leaders`: those not told apart from the best. `statements`:
