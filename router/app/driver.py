@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from heapq import heappop, heappush
 from time import monotonic, perf_counter
 from typing import Any, Protocol
 
@@ -26,6 +25,7 @@ from router.events import (
     ServerLeft,
 )
 from router.policy import Job, Policy, Server
+from router.protocol.due import DueHeap
 from router.protocol.messages import Dispatch, Message, Probe
 from router.protocol.needs import Needs
 from router.protocol.notices import NewNeeds, encode_notice
@@ -66,8 +66,7 @@ class RouterDriver:
         self._number = 0
         self._put: dict[str, Callable[[Message], bool]] = {}
         self._outlets: list[Outlet] = []
-        self._timers: list[tuple[float, int, RouterEvent]] = []
-        self._timer_number = 0
+        self._timers: DueHeap[RouterEvent] = DueHeap()
         self._alarm: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Future[None] | None = None
 
@@ -140,9 +139,9 @@ class RouterDriver:
     # -- timers -------------------------------------------------------------------------------
 
     def _start_timer(self, timer: StartTimer) -> None:
-        self._timer_number += 1
-        heappush(self._timers, (timer.at, self._timer_number, timer.event))
-        if self._timers[0][1] == self._timer_number:
+        is_first = timer.at < self._timers.next_at
+        self._timers.push(timer.at, timer.event)
+        if is_first:
             self._set_alarm()
 
     def _set_alarm(self) -> None:
@@ -150,7 +149,7 @@ class RouterDriver:
             self._alarm.cancel()
         self._alarm = None
         if self._timers:
-            self._alarm = self._loop.call_later(max(0.0, self._timers[0][0] - monotonic()), self._ring)
+            self._alarm = self._loop.call_later(max(0.0, self._timers.next_at - monotonic()), self._ring)
 
     def _ring(self) -> None:
         try:
@@ -161,9 +160,7 @@ class RouterDriver:
             self._tell_if_empty()
 
     def _hand_over_due(self, now: float) -> None:
-        timers = self._timers
-        while timers and timers[0][0] <= now:
-            at, _, event = heappop(timers)
+        for at, event in self._timers.pop_due(now):
             self._execute(self._handle(event, at), at)
 
     # -- servers ------------------------------------------------------------------------------
@@ -234,5 +231,5 @@ class RouterDriver:
 
     def close(self) -> None:
         """Ring no more."""
-        self._timers.clear()
+        self._timers = DueHeap()
         self._set_alarm()

@@ -11,9 +11,9 @@ from typing import Any
 from aiohttp import WSCloseCode, web
 
 from router.app.driver import RouterDriver
-from router.app.identity import Identity
 from router.app.wire import Refused, read_frame, unpack_frame
 from router.policy import Server
+from router.process.identity import Identity
 from router.process.outbox import Outbox, accept
 from router.protocol.codec import FROM_SERVER, LinkCodec
 from router.protocol.errors import RemoteProtocolError
@@ -31,7 +31,6 @@ from router.protocol.notices import (
 
 POLICY_VIOLATION = int(WSCloseCode.POLICY_VIOLATION)
 HELLO_LIMIT_S = 10.0
-MAX_LENGTH = 1_000_000  # of a queue: a policy may keep something for each length up to the one it is told
 
 _log = logging.getLogger(__name__)
 
@@ -211,26 +210,23 @@ class Links:
         now = monotonic()
         try:
             stamp_s, messages = link.codec.read(frame)
-            self._check_counts(messages)
+            self._check_seen(messages)
             if link.same_clock:
                 self._traffic.under_way(now - stamp_s, len(messages))
             self._driver.receive(messages, now)
         except RemoteProtocolError as error:
             raise Refused("message", str(error)) from None
 
-    def _check_counts(self, messages: Sequence[Message]) -> None:
-        """A view that is negative or beyond all bounds is no policy's business; checked before any message is taken."""
+    def _check_seen(self, messages: Sequence[Message]) -> None:
+        """Nobody has seen more dispatches than were sent; the core would find out after earlier messages were taken."""
         servers = self._driver.core.servers
         for message in messages:
             kind = type(message)
-            if kind is not Report and kind is not End:
-                continue
-            length, seen = message.length, message.seen  # type: ignore[union-attr]
-            if seen is not None and seen > servers[message.server].sent:
-                sent = servers[message.server].sent
-                raise RemoteProtocolError(f"{message.server} has seen {seen} dispatches, of {sent} sent to it")
-            if length is not None and length > MAX_LENGTH:
-                raise RemoteProtocolError(f"{message.server} has a queue length of {length}, at most {MAX_LENGTH}")
+            if kind is Report or kind is End:
+                seen = message.seen  # type: ignore[union-attr]
+                if seen is not None and seen > servers[message.server].sent:
+                    sent = servers[message.server].sent
+                    raise RemoteProtocolError(f"{message.server} has seen {seen} dispatches, of {sent} sent to it")
 
 
 def _server(entry: ServerEntry) -> Server:

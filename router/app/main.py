@@ -9,7 +9,6 @@ from random import Random
 
 from router.app.counts import Counts
 from router.app.driver import RouterDriver
-from router.app.identity import make_identity
 from router.app.links import Links
 from router.app.metrics import router_metrics
 from router.app.settings import RouterSettings
@@ -18,6 +17,7 @@ from router.app.web import RouterWeb
 from router.core import RouterCore
 from router.policy import Policy
 from router.process import serve as process
+from router.process.identity import make_identity
 from router.protocol.errors import SettingsError
 from router.registry import make_policy, policy_names
 

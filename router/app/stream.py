@@ -9,9 +9,9 @@ from time import monotonic
 from aiohttp import WSCloseCode, web
 
 from router.app.driver import RouterDriver
-from router.app.identity import Identity
 from router.app.wire import Refused, read_frame
 from router.events import EndJob
+from router.process.identity import Identity
 from router.process.outbox import Outbox, accept
 from router.protocol.errors import RemoteProtocolError
 from router.protocol.stream import VERSION, Answer, Greeting, decode_requests, encode, encode_greeting

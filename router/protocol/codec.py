@@ -18,6 +18,7 @@ from router.protocol.messages import OUTCOMES, Dispatch, End, Message, Probe, Pu
 MAX_FRAME_BYTES = 1 << 20
 MAX_FRAME_MESSAGES = 4096
 MAX_TEXT = 200
+MAX_LENGTH = 1_000_000  # of a queue: a policy may keep something for each length up to the one it is told
 
 KINDS: tuple[type[Message], ...] = (Dispatch, Probe, Pull, Withdraw, Report, End)
 _CODE: dict[type, int] = {kind: code for code, kind in enumerate(KINDS)}
@@ -25,7 +26,8 @@ FROM_ROUTER: tuple[type[Message], ...] = (Dispatch, Probe)
 FROM_SERVER: tuple[type[Message], ...] = (Pull, Withdraw, Report, End)
 
 
-def _count(value: Any) -> bool:
+def is_count(value: Any) -> bool:
+    """Whether this is a whole number from 0 on, and no truth value."""
     return type(value) is int and 0 <= value < 1 << 63
 
 
@@ -33,12 +35,21 @@ def _count_or_none(value: Any) -> bool:
     return value is None or (type(value) is int and 0 <= value < 1 << 63)
 
 
-def _amount(value: Any) -> bool:
+def _length(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= MAX_LENGTH
+
+
+def _length_or_none(value: Any) -> bool:
+    return value is None or (type(value) is int and 0 <= value <= MAX_LENGTH)
+
+
+def is_amount(value: Any) -> bool:
+    """Whether this is a finite number from 0 on, and no truth value."""
     return (type(value) is float or type(value) is int) and 0.0 <= value < 1e15  # false for nan and inf
 
 
 def _amount_or_none(value: Any) -> bool:
-    return value is None or _amount(value)
+    return value is None or is_amount(value)
 
 
 def is_instant(value: Any) -> bool:
@@ -58,18 +69,30 @@ def _flag(value: Any) -> bool:
     return type(value) is bool
 
 
+_EXPECTED: dict[Callable[[Any], bool], str] = {
+    is_count: "a whole number from 0",
+    _count_or_none: "a whole number from 0, or nil",
+    _length: f"a whole number from 0 to {MAX_LENGTH}",
+    _length_or_none: f"a whole number from 0 to {MAX_LENGTH}, or nil",
+    is_amount: "a finite number from 0",
+    _amount_or_none: "a finite number from 0, or nil",
+    is_instant: "a finite number of seconds",
+    _outcome: f"one of {', '.join(OUTCOMES)}",
+    _text: f"text of at most {MAX_TEXT} letters",
+    _flag: "true or false",
+}
 _CHECKS: dict[type[Message], dict[str, Callable[[Any], bool]]] = {
     Dispatch: {
-        "job": _count, "size": _amount, "patience": _amount_or_none,
-        "number": _count_or_none, "expected": _count_or_none, "held": _count,
+        "job": is_count, "size": is_amount, "patience": _amount_or_none,
+        "number": _count_or_none, "expected": _count_or_none, "held": is_count,
     },
-    Probe: {"job": _count},
-    Pull: {"number": _count},
-    Withdraw: {"number": _count},
-    Report: {"length": _count, "seen": _count, "job": _count_or_none},
+    Probe: {"job": is_count},
+    Pull: {"number": is_count},
+    Withdraw: {"number": is_count},
+    Report: {"length": _length, "seen": is_count, "job": _count_or_none},
     End: {
-        "job": _count, "outcome": _outcome, "reason": _text, "arrived": is_instant, "waiting": _amount,
-        "service": _amount, "stale": _flag, "length": _count_or_none, "seen": _count_or_none,
+        "job": is_count, "outcome": _outcome, "reason": _text, "arrived": is_instant, "waiting": is_amount,
+        "service": is_amount, "stale": _flag, "length": _length_or_none, "seen": _count_or_none,
     },
 }  # fmt: skip
 for _kind, _fields in _CHECKS.items():
@@ -160,5 +183,5 @@ class LinkCodec:
     def _wrong_field(self, kind: type[Message], item: list[Any]) -> Message:
         for (name, check), value in zip(_CHECKS[kind].items(), item[2:], strict=True):
             if not check(value):
-                raise RemoteProtocolError(f"{kind.__name__}.{name} = {value!r:.40} is not allowed")
+                raise RemoteProtocolError(f"{kind.__name__}.{name} = {value!r:.40}, expected {_EXPECTED[check]}")
         raise AssertionError("called for a message without a wrong field")

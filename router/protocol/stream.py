@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgpack
 
-from router.protocol.codec import MAX_FRAME_MESSAGES, is_instant, unpack
+from router.protocol.codec import MAX_FRAME_MESSAGES, is_amount, is_count, is_instant, unpack
 from router.protocol.errors import RemoteProtocolError
 from router.protocol.messages import OUTCOMES, Outcome
 
@@ -117,7 +117,7 @@ def decode_requests(data: bytes) -> tuple[float, list[Request]]:
         if type(item) is not list or len(item) != 3:
             raise RemoteProtocolError(f"a job is an array [id, size, patience], found {item!r:.80}")
         id, size, patience = item
-        if type(id) is not int or not 0 <= id < 1 << 63:
+        if not is_count(id):
             raise RemoteProtocolError(f"job id = {id!r:.40}, expected a whole number from 0")
         if not is_amount(size):
             raise RemoteProtocolError(f"size = {size!r:.40} of job {id}, expected a finite number from 0")
@@ -140,11 +140,6 @@ def decode_answers(data: bytes) -> tuple[float, list[Answer]]:
             raise RemoteProtocolError(f"an answer is an array of {', '.join(Answer._fields)}, found {item!r:.80}")
         answers.append(Answer(*item))
     return frame[0], answers
-
-
-def is_amount(value: Any) -> bool:
-    """Whether this is a finite number from 0 on, and no truth value."""
-    return (type(value) is float or type(value) is int) and 0.0 <= value < 1e15
 
 
 __all__ = [

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 
 from router.process.metrics import Histogram
+from router.protocol.due import DueHeap
 from router.protocol.messages import Dispatch, End, Message, Probe, Pull, Report, Withdraw
 from router.protocol.needs import Needs
 from router.protocol.timer import StartTimer
@@ -26,7 +27,6 @@ from server.core import (
     ServerEffect,
     ServerEvent,
 )
-from server.due import DueHeap
 
 Put = Callable[[Message], bool]
 

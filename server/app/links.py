@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
-import uuid
 from functools import partial
-from pathlib import Path
 
 from aiohttp import ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
 
+from router.process.identity import make_identity
 from router.protocol.notices import VERSION, Drains, Hello, ServerEntry, encode_notice
 from server.app.discovery import Address, Discovery, Resolve, parse_target, resolve
 from server.app.driver import ServerDriver
 from server.app.link import Link, LinkCounts
 from server.app.settings import ServerSettings
-
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 _log = logging.getLogger(__name__)
 
@@ -39,8 +35,7 @@ class Links:
     """
 
     def __init__(self, settings: ServerSettings, driver: ServerDriver, *, resolve: Resolve = resolve) -> None:
-        self.epoch = time.time_ns()
-        self.boot = boot_id()
+        _, self.epoch, self.boot = make_identity(settings.id)
         self.counts = LinkCounts()
         self.driver = driver
         self.settings = settings
@@ -168,11 +163,3 @@ class Links:
         return Hello(
             version=VERSION, process=self.settings.id, epoch=self.epoch, boot=self.boot, servers=servers
         )  # fmt: skip
-
-
-def boot_id() -> str:
-    """Name the host's clock; where the host has no name for it, the clock is nobody else's."""
-    try:
-        return _BOOT_ID.read_text(encoding="ascii").strip()
-    except OSError:
-        return str(uuid.uuid4())

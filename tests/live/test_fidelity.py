@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import pytest
 import uvloop
 
+from router.protocol.due import DueHeap
 from server.app.timer import PreciseTimer
-from server.due import DueHeap
 
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 MEAN_S = 0.02

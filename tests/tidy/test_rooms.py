@@ -28,7 +28,6 @@ PURE = (
     "router.ranking",
     "router.registry",
     "server.core",
-    "server.due",
     "server.laws",
     "services.loadgen.arrivals",
     "services.loadgen.trace",

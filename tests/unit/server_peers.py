@@ -12,13 +12,14 @@ from aiohttp import ClientSession, WSMsgType, web
 from aiohttp.test_utils import TestServer
 from prometheus_client.parser import text_string_to_metric_families
 
+from router.process.identity import make_identity
 from router.protocol.codec import FROM_SERVER, LinkCodec, unpack
 from router.protocol.messages import Dispatch, Message
 from router.protocol.needs import Needs, PullNeeds
 from router.protocol.notices import VERSION, Hello, Notice, Welcome, encode_notice, read_notice
 from server.app.discovery import Address, Resolve, resolve
 from server.app.driver import ServerDriver
-from server.app.links import Links, boot_id
+from server.app.links import Links
 from server.app.metrics import make_metrics
 from server.app.settings import ServerSettings, make_settings
 from server.app.web import make_application
@@ -96,7 +97,8 @@ class FakeRouter:
             async for _ in ws:
                 pass
         else:
-            welcome = Welcome(version=VERSION, router=self.name, epoch=self.epoch, boot=boot_id(), needs=self.needs)
+            boot = make_identity(self.name).boot
+            welcome = Welcome(version=VERSION, router=self.name, epoch=self.epoch, boot=boot, needs=self.needs)
             await ws.send_bytes(encode_notice(welcome))
             connection = Connection(ws, hello, self.name)
             self.connections.put_nowait(connection)

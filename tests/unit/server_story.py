@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+from router.protocol.due import DueHeap
 from router.protocol.messages import Dispatch, End
 from router.protocol.needs import Needs, PullNeeds
 from router.protocol.timer import StartTimer
@@ -14,7 +15,6 @@ from server.core import (
     ServerCore,
     ServerSpec,
 )
-from server.due import DueHeap
 
 PULL = Needs(pull=PullNeeds())
 NOTHING = Needs()

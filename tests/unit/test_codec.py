@@ -12,7 +12,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from router.protocol import stream
-from router.protocol.codec import FROM_ROUTER, FROM_SERVER, MAX_FRAME_BYTES, MAX_FRAME_MESSAGES, LinkCodec, unpack
+from router.protocol.codec import (
+    FROM_ROUTER,
+    FROM_SERVER,
+    MAX_FRAME_BYTES,
+    MAX_FRAME_MESSAGES,
+    MAX_LENGTH,
+    LinkCodec,
+    unpack,
+)
 from router.protocol.errors import RemoteProtocolError
 from router.protocol.messages import OUTCOMES, Dispatch, End, Message, Probe, Pull, Report, Withdraw
 from router.protocol.needs import Needs, PullNeeds, ReportNeeds
@@ -34,6 +42,7 @@ SERVERS = ["s-1", "s-2", "s-3"]
 
 counts = st.integers(0, 2**63 - 1)
 optional_counts = st.none() | counts
+lengths = st.integers(0, MAX_LENGTH)
 amounts = st.floats(0.0, 1e14) | st.integers(0, 10**14)
 instants = st.floats(-1e14, 1e14)
 servers = st.sampled_from(SERVERS)
@@ -46,10 +55,10 @@ MESSAGES: dict[type[Message], st.SearchStrategy[Any]] = {
     Probe: st.builds(Probe, servers, routers, counts),
     Pull: st.builds(Pull, servers, routers, counts),
     Withdraw: st.builds(Withdraw, servers, routers, counts),
-    Report: st.builds(Report, servers, routers, counts, counts, optional_counts),
+    Report: st.builds(Report, servers, routers, lengths, counts, optional_counts),
     End: st.builds(
         End, servers, routers, counts, st.sampled_from(OUTCOMES), st.text(max_size=200), instants, amounts, amounts,
-        st.booleans(), optional_counts, optional_counts,
+        st.booleans(), st.none() | lengths, optional_counts,
     ),
 }  # fmt: skip
 

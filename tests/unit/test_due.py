@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from server.due import DueHeap
+from router.protocol.due import DueHeap
 
 
 def test_events_come_in_the_order_of_their_instants_and_then_of_scheduling():

@@ -164,7 +164,7 @@ async def test_a_link_that_does_not_begin_with_a_hello_is_closed_with_the_reason
         (pack([1.0, [2, 0, 1], [2, 5, 1]]), 1002, "message", "server 5"),
         (pack([1.0, [2, 0, 1], [2, 0, -1]]), 1002, "message", "Pull.number = -1"),
         (pack([1.0, [2, 0, 1], [4, 0, 0, 1, None]]), 1002, "message", "has seen 1 dispatches, of 0"),
-        (pack([1.0, [4, 0, 2_000_000, 0, None]]), 1002, "message", "queue length of 2000000"),
+        (pack([1.0, [4, 0, 2_000_000, 0, None]]), 1002, "message", "Report.length = 2000000, expected a whole"),
         (pack([1.0, [5, 0, 1, "lost", "", 1.0, 0.0, 0.0, False, None, None]]), 1002, "message", "End.outcome"),
         (pack({"notice": "drains", "servers": [1]}), 1002, "notice", "server 1, of 1"),
         (pack({"notice": "drains", "servers": [-1]}), 1002, "notice", "server -1, of 1"),

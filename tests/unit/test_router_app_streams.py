@@ -6,7 +6,7 @@ from time import monotonic
 
 import pytest
 
-from router.app.identity import make_identity
+from router.process.identity import make_identity
 from router.protocol.messages import End, Pull
 from router.protocol.stream import Answer
 from tests.unit.router_peers import closed, pack, running, served, until

@@ -9,11 +9,11 @@ import msgpack
 import pytest
 from aiohttp import WSCloseCode, web
 
+from router.process.identity import make_identity
 from router.protocol.messages import End, Probe, Pull, Report
 from router.protocol.needs import Needs, ReportNeeds
 from router.protocol.notices import VERSION, Drains, NewNeeds, Welcome, encode_notice
 from server.app.discovery import Address
-from server.app.links import boot_id
 from tests.unit.server_peers import PULL, FakeRouter, kinds, running
 
 # -- the link ---------------------------------------------------------------------------------
@@ -24,7 +24,7 @@ async def test_hello_welcome_and_the_first_pull_messages() -> None:
     async with running(router, rate=2.0, slots=3, capacity=5, first=7, pool_index=1) as process:
         link = await router.linked()
         assert link.names == ["slow-7", "slow-8"]
-        assert link.hello.process == "servers-slow" and link.hello.boot == boot_id()
+        assert link.hello.process == "servers-slow" and link.hello.boot == make_identity("any").boot
         entry = link.hello.servers[0]
         assert (entry.rate, entry.slots, entry.capacity, entry.pool_index) == (2.0, 3, 5.0, 1)
         assert await link.next(2) == [Pull("slow-7", "router-1", 1), Pull("slow-8", "router-1", 1)]

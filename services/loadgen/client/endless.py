@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import aiohttp
 
-from router.app.identity import make_identity
+from router.process.identity import make_identity
 from router.protocol.errors import SettingsError, TransportError
 from router.protocol.stream import Request
 from server.app.discovery import Address, Discovery, Target

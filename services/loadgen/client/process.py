@@ -14,7 +14,7 @@ from typing import Any
 
 import aiohttp
 
-from router.app.identity import make_identity
+from router.process.identity import make_identity
 from router.process.serve import end_with_parent
 from router.process.serve import run as run_loop
 from services.loadgen.client.generator import Generator
