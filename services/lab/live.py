@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from random import Random
 
 import numpy as np
 
 from router.protocol.errors import SettingsError
+from router.registry import make_policy
 from services.lab.checks import Check, Totals, conservation, identities, totals
 from services.lab.cluster import Cluster
 from services.lab.errors import RunInvalid
@@ -130,7 +132,8 @@ async def measure_live(plan: Plan, cluster: Cluster, progress: Progress) -> Live
     names = cluster.names
     records = _records(generation, plan.fleet)
     counted_jobs = select(records, (records.intended >= scenario.run.warmup) & (records.outcome == SERVED))
-    home, asked = generation.router_generator_units, share_asked(scenario.policy, counted_jobs)
+    home = generation.router_generator_units
+    asked = share_asked(make_policy(scenario.policy, Random(0)), counted_jobs)
     samples_after = {url: Samples(text) for url, text in after.items()}
     counted = totals(
         {url: Samples(text) for url, text in before.items()}, samples_after, cluster.routers, cluster.servers

@@ -7,12 +7,12 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import aiohttp
 import numpy as np
 from prometheus_client.parser import text_string_to_metric_families
 
+from router.policy import Policy
 from router.protocol.messages import CONTROL_KINDS
 from services.lab.errors import RunInvalid
 from services.measure.quantities import SERVED
@@ -209,13 +209,17 @@ def measured_delays(
     return Delays(out, router_server, server_router, home)
 
 
-def share_asked(policy: Mapping[str, Any], records: Records) -> float:
-    """The share of the jobs whose router asked servers, and waited for the answers, before it decided."""
-    if policy["name"] in ("power_of_d", "max_vacancy"):
+def share_asked(policy: Policy, records: Records) -> float:
+    """The share of the jobs whose router asked servers, and waited for the answers, before it decided.
+
+    Rule: a policy that decides on answers waits for them with each job; one that is sent pull-messages as well waits
+    only where it holds none, and falls back.
+    """
+    if not policy.needs.probes or type(policy).on_reports is Policy.on_reports:
+        return 0.0
+    if policy.needs.pull is None:
         return 1.0
-    if policy["name"] == "pull" and policy.get("fallback") == "power_of_d" and records.fallback.size:
-        return float(records.fallback.mean())
-    return 0.0
+    return float(records.fallback.mean()) if records.fallback.size else 0.0
 
 
 def cpu_shares(first: Reading, last: Reading) -> dict[str, float]:

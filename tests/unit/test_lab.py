@@ -6,11 +6,13 @@ import csv
 import json
 import math
 from dataclasses import replace
+from random import Random
 
 import numpy as np
 import pytest
 
 from router.protocol.errors import SettingsError
+from router.registry import make_policy
 from services.lab.checks import conservation, identities, totals
 from services.lab.compare import compare
 from services.lab.experiment import read_experiment
@@ -102,9 +104,13 @@ def test_jobs_that_wait_for_answers_go_three_times_between_router_and_server():
 def test_which_policies_wait_for_answers():
     jobs = rows([SERVED] * 4, [0.0] * 4)
     jobs.fallback[:] = [True, False, False, False]
-    assert share_asked({"name": "max_vacancy"}, jobs) == share_asked({"name": "power_of_d"}, jobs) == 1.0
-    assert share_asked({"name": "pull", "fallback": "power_of_d"}, jobs) == 0.25
-    assert share_asked({"name": "pull"}, jobs) == share_asked({"name": "lsq", "refresh": "sample"}, jobs) == 0.0
+
+    def share(name: str, **parameters: str) -> float:
+        return share_asked(make_policy({"name": name, **parameters}, Random(1)), jobs)
+
+    assert share("max_vacancy") == share("power_of_d") == 1.0
+    assert share("pull", fallback="power_of_d") == 0.25
+    assert share("pull") == share("pull", fallback="view") == share("lsq", refresh="sample") == share("jsq") == 0.0
 
 
 def test_a_window_is_between_readings_and_gives_cores_used():
