@@ -91,13 +91,13 @@ class Announcer:
 
     def settle(self, length: int) -> list[Pull]:
         """Routers or needs have changed: post the message that is wanted and not out."""
-        if length > self.threshold or self.outstanding or not self._opened or not self._takers:
+        if length > self.threshold or self.outstanding or not self._opened:
             return []
         return [self._post()]
 
     def fallen(self, length: int) -> list[Pull]:
         """A job has left `length` others behind."""
-        if self._stale == "duplicate" and length == self.threshold and self._opened and self._takers:
+        if self._stale == "duplicate" and length == self.threshold and self._opened:
             return [self._post()]
         return self.settle(length)
 
