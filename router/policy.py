@@ -39,7 +39,7 @@ class Server:
         capacity: The most jobs that it holds, service included; `inf` allowed.
         outstanding: Jobs that this router has there: dispatched, and not ended.
         sent: Dispatches on this link so far.
-        view: The queue length that this router believes in; `None`: it was never told.
+        view: The queue length that this router believes in; `None`: it was not told under the policy in force.
     """
 
     __slots__ = ("capacity", "id", "outstanding", "pool", "pool_index", "rate", "sent", "slots", "view")

@@ -49,7 +49,7 @@ def end_reply(router: str, effect: EndJob) -> web.Response:
 
 
 def server_entry(server: Server, policy: Policy, draining: bool) -> dict[str, Any]:
-    """One server as this router knows it; `view` is null when it was never told."""
+    """One server as this router knows it; `view` is null while it is unknown."""
     return {
         "id": server.id,
         "pool": server.pool,
