@@ -92,7 +92,11 @@ class Contest:
 
     @cached_property
     def family(self) -> int:
-        """How many intervals share the rate of false alarms: differences from the baseline, and from the best."""
+        """How many intervals share the rate of false alarms: differences from the baseline, and from the best.
+
+        Which policy looks best depends on chance, yet no more intervals are needed than those of the one that is: it
+        is among the leaders unless one of its own misses.
+        """
         return max(1, (len(self.stable) - 1) * (len(self.compared) + 1))
 
     @cached_property
@@ -169,11 +173,11 @@ class Contest:
             `scenario`, `valid`, `verdict` ("differ" if something must hold in every run and does not, else
             "not_compared": differences between policies are results), `column` ("live" or "simulated"), `criterion`,
             `baseline`, `false_alarms`, `family`. `policies`: by label `policy` (its table), `jobs`, `runs`,
-            `stationarity`, `values` (NAME: number, list, or null if not known) and `quantities` (NAME: {column: {value, ci95}}), both
-            empty where unstable. `differences`: by label and NAME `difference` (that policy minus the baseline),
-            `interval` (simultaneous for all), `word` (more, less, alike, no_difference_seen, not_compared) and
-            `longer`. `ranking`: labels, best first. `leaders`: those not told apart from the best. `statements`:
-            sentences. `violated`, `invalid`: what is wrong.
+            `stationarity`, `values` (NAME: number, list, or null if not known) and `quantities` (NAME: {column:
+            {value, ci95}}), both empty where unstable. `differences`: by label and NAME `difference` (that policy minus
+            the baseline), `interval` (simultaneous for all), `word` (more, less, alike, no_difference_seen,
+            not_compared) and `longer`. `ranking`: labels, best first. `leaders`: those not told apart from the best.
+            `statements`: sentences. `violated`, `invalid`: what is wrong.
         """
         return {
             "scenario": self.scenario.name,

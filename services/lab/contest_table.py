@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from services.lab.contest import Contest, column_of
 from services.lab.rivals import Outcome
+from services.lab.terminal import heading, places, plain_table
 
 HEADINGS = {
     "sojourn_mean": "mean sojourn",
@@ -26,14 +26,11 @@ _WITH_INTERVAL = ("sojourn_mean", "block_probability", "abandon_probability")
 
 def print_contest(contest: Contest, console: Console) -> None:
     """Print everything that a person wants to know of a comparison."""
-    scenario = contest.scenario
     how = "live, one after another" if contest.column == "live" else "simulated"
-    console.print(f"\n[bold]{escape(scenario.title or scenario.name)}[/bold]", highlight=False)
+    console.print(heading(contest.scenario), highlight=False)
     console.print(f"{len(contest.outcomes)} policies, the same jobs for each, {how}", highlight=False)
     names = [name for name in HEADINGS if name in contest.compared and name != "waiting_mean"]
-    table = Table("policy", *(HEADINGS[name] for name in names), box=None, padding=(0, 2, 0, 0), pad_edge=False,
-                  header_style="bold")  # fmt: skip
-    table.columns[0].overflow = "fold"
+    table = plain_table("policy", *(HEADINGS[name] for name in names))
     for outcome in contest.outcomes:
         table.add_row(escape(outcome.rival.label), *_cells(outcome, names))
     console.print(table)
@@ -44,10 +41,8 @@ def print_contest(contest: Contest, console: Console) -> None:
         console.print(f"[bold red]VIOLATED[/bold red]: {escape(violation)}", highlight=False)
     for reason in contest.invalid:
         console.print(f"[bold red]INVALID[/bold red]: {escape(reason)}", highlight=False)
-    if folder := contest.details.get("run_folder"):
-        console.print(escape(f"everything is in {folder}"), highlight=False)
-    if page := contest.details.get("report"):
-        console.print(escape(f"the page to read is {page}"), highlight=False)
+    for line in places(contest.details):
+        console.print(line, highlight=False)
 
 
 def _cells(outcome: Outcome, names: list[str]) -> list[str]:

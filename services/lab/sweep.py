@@ -186,8 +186,8 @@ def sweep_json(sweep: Sweep, rows: Sequence[Row], folder: Path) -> dict[str, Any
         `scenario`, `valid`, `verdict` ("not_compared"), `over` (KEY: values), `columns`, `policies` (labels),
         `replications`, `run_folder`. `points`: one object for each point and policy, in the order of the grid:
         `point` (KEY: value), `policy`, `jobs`, `stationarity` (null unless simulated), `values` (NAME: number,
-        list, or null if not known; simulated if it was, without those that have no steady state), `quantities` (NAME: {"simulated":
-        {value, ci95}, "models": {METHOD: {value, kind}}}), `refused` (why no model applies).
+        list, or null if not known; simulated if it was, without those that have no steady state), `quantities` (NAME:
+        {"simulated": {value, ci95}, "models": {METHOD: {value, kind}}}), `refused` (why no model applies).
     """
     return {
         "scenario": sweep.experiment().scenario.name,

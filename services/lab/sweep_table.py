@@ -7,9 +7,9 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from services.lab.contest_table import HEADINGS
+from services.lab.terminal import heading, places, plain_table
 from services.scenario import Scenario
 from services.solver import METHODS
 
@@ -20,17 +20,16 @@ SHOWN = ("sojourn_mean", "sojourn_p99", "wait_probability", "block_probability",
 def print_sweep(scenario: Scenario, summary: Mapping[str, Any], console: Console) -> None:
     """Print the values at all points, and why some have none."""
     points = summary["points"]
-    console.print(f"\n[bold]{escape(scenario.title or scenario.name)}[/bold]", highlight=False)
+    console.print(heading(scenario), highlight=False)
     names = [name for name in SHOWN if any(_any(point["values"].get(name)) for point in points)]
     headings = [
-        heading
+        title
         for name in names
-        for column, heading in (("simulated", HEADINGS[name]), ("models", f"model {HEADINGS[name]}"))
+        for column, title in (("simulated", HEADINGS[name]), ("models", f"model {HEADINGS[name]}"))
         if column in summary["columns"]
     ]
     several = ["policy"] if len(summary["policies"]) > 1 else []
-    table = Table(*summary["over"], *several, *headings, "", box=None, padding=(0, 2, 0, 0), pad_edge=False,
-                  header_style="bold")  # fmt: skip
+    table = plain_table(*summary["over"], *several, *headings, "")
     for point in points:
         cells = [
             _cell(point["quantities"].get(name, {}), column, name == "sojourn_mean")
@@ -46,9 +45,8 @@ def print_sweep(scenario: Scenario, summary: Mapping[str, Any], console: Console
     console.print(table)
     for reason in dict.fromkeys(point["refused"] for point in points if point["refused"]):
         console.print(f"[yellow]{escape(reason)}[/yellow]", highlight=False)
-    console.print(escape(f"everything is in {summary['run_folder']}"), highlight=False)
-    if page := summary.get("report"):
-        console.print(escape(f"the page to read is {page}"), highlight=False)
+    for line in places(summary):
+        console.print(line, highlight=False)
 
 
 def _any(value: Any) -> bool:

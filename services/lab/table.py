@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table as RichTable
+from rich.table import Table
 
 from services.lab.compare import TAIL_SHARE, Row
 from services.lab.report import Report
 from services.lab.simulate import place
+from services.lab.terminal import heading, places, plain_table
 from services.measure.quantities import Quantity
 from services.measure.validity import CPU_LIMIT, DELAY_LIMIT_UNITS, LATENESS_LIMIT_UNITS
 from services.measure.verdict import Word, interval95
@@ -40,7 +41,7 @@ Cells = tuple[str, str, str, str, str]
 def print_report(report: Report, console: Console) -> None:
     """Print everything that a person wants to know of a run."""
     scenario = report.scenario
-    console.print(f"\n[bold]{escape(scenario.title or scenario.name)}[/bold]", highlight=False)
+    console.print(heading(scenario), highlight=False)
     console.print(escape(f"policy {policy_words(scenario.policy)}; {_size(report)}"), highlight=False)
     for line in report.trace:
         console.print(escape(line), highlight=False, soft_wrap=True)
@@ -59,16 +60,15 @@ def _size(report: Report) -> str:
 # -- the table ---------------------------------------------------------------------------------------
 
 
-def _table(report: Report) -> RichTable:
+def _table(report: Report) -> Table:
     live = report.column == "live"
     simulated = report.column != "models"
     titles = ["quantity", *(["live"] if live else []), *(["simulated"] if simulated else []), "model", "verdict"]
-    table = RichTable(*titles, box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+    table = plain_table(*titles)
     for title in ("live", "simulated", "model"):
         if title in titles:
             table.columns[titles.index(title)].justify = "left"
             table.columns[titles.index(title)].no_wrap = True
-    table.columns[0].overflow = "fold"
     alone = len(report.scenario.pools) == 1
     for name, row in report.table.rows.items():
         if alone and name.startswith(_SAYS_IT_AGAIN):
@@ -153,10 +153,7 @@ def _lines(report: Report) -> Iterator[str]:
         yield f"[bold red]INVALID[/bold red]: {escape(reason)}"
     if report.column != "models":
         yield f"[bold]verdict: {escape(_verdict(report))}[/bold]"
-    if folder := report.details.get("run_folder"):
-        yield escape(f"everything is in {folder}")
-    if page := report.details.get("report"):
-        yield escape(f"the page to read is {page}")
+    yield from places(report.details)
 
 
 def _steadiness(report: Report) -> Iterator[str]:
