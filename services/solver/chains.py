@@ -10,7 +10,7 @@ from services.models.chains.fleet import ChainResult
 from services.models.chains.pull import solve_pull
 from services.models.chains.queues import solve_random, solve_shortest
 from services.scenario import Scenario
-from services.solver.names import Values, by_pool, moments, shortened
+from services.solver.names import Values, by_pool, moments, of_servers, places_of, shortened
 from services.solver.rules import is_split, only, shortest_rule, sizes_not_exponential, split_weights
 from services.solver.solution import Prediction, Statement
 
@@ -136,14 +136,15 @@ class _Servers:
 
 
 def _solve(scenario: Scenario) -> ChainResult:
-    every = [pool for pool in scenario.pools for _ in range(pool.servers)]
-    servers = _Servers([pool.rate for pool in every], [pool.capacity for pool in every])
+    servers = _Servers(
+        of_servers(scenario, [pool.rate for pool in scenario.pools]),
+        of_servers(scenario, [pool.capacity for pool in scenario.pools]),
+    )
     total = scenario.rate_total
     if _is_pull(scenario):
         return _solve_pull(scenario, servers)
     if is_split(scenario):
-        of_pool = split_weights(scenario)
-        weights = [weight for weight, pool in zip(of_pool, scenario.pools, strict=True) for _ in range(pool.servers)]
+        weights = of_servers(scenario, split_weights(scenario))
         return solve_random(servers.rates, total, servers.capacities, weights, max_states=most_states(scenario))
     rule = shortest_rule(scenario)
     assert rule is not None
@@ -175,8 +176,8 @@ def _solve_pull(scenario: Scenario, servers: _Servers) -> ChainResult:
 
 
 def _read(scenario: Scenario, result: ChainResult) -> Values:
-    ends = [sum(pool.servers for pool in scenario.pools[: place + 1]) for place in range(len(scenario.pools))]
-    starts = [0, *ends[:-1]]
+    places = places_of(scenario)
+    firsts = [servers.start for servers in places]
     mean, variance = moments(result.queue_tail)
     values: Values = {
         "block_probability": result.block_probability,
@@ -190,12 +191,9 @@ def _read(scenario: Scenario, result: ChainResult) -> Values:
         "perpendicular_second_moment": result.perpendicular_second_moment,
         "queue_tail": shortened(result.queue_tail),
     }
-    tails = [result.server_tails[first] for first in starts]
-    values |= by_pool(scenario, "utilisation", [result.utilisation[first] for first in starts])
-    values |= by_pool(
-        scenario,
-        "job_share",
-        [math.fsum(result.job_shares[start:end]) for start, end in zip(starts, ends, strict=True)],
-    )
+    tails = [result.server_tails[first] for first in firsts]
+    values |= by_pool(scenario, "utilisation", [result.utilisation[first] for first in firsts])
+    shares = [math.fsum(result.job_shares[place] for place in servers) for servers in places]
+    values |= by_pool(scenario, "job_share", shares)
     values |= by_pool(scenario, "queue_length_mean", [moments(tail)[0] for tail in tails])
     return values | by_pool(scenario, "queue_tail", [shortened(tail) for tail in tails])

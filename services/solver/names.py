@@ -25,6 +25,17 @@ def by_pool(scenario: Scenario, name: str, values: Iterable[T]) -> dict[str, T]:
     return {f"{name}.{pool.name}": value for pool, value in zip(scenario.pools, values, strict=True)}
 
 
+def places_of(scenario: Scenario) -> list[range]:
+    """The places of each pool's servers, where all servers stand in a row, pool after pool."""
+    ends = list(itertools.accumulate(pool.servers for pool in scenario.pools))
+    return [range(end - pool.servers, end) for end, pool in zip(ends, scenario.pools, strict=True)]
+
+
+def of_servers(scenario: Scenario, of_pools: Iterable[T]) -> list[T]:
+    """A value of each pool as one of each of its servers, in that row."""
+    return [value for value, pool in zip(of_pools, scenario.pools, strict=True) for _ in range(pool.servers)]
+
+
 def cut(tail: Callable[[int], float]) -> list[float]:
     """List P(at least k jobs) for k = 0, 1, … as far as it is above 1e-9, and at most a thousand of them."""
     shares = map(tail, range(LONGEST_TAIL))

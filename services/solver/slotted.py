@@ -7,7 +7,7 @@ import math
 from services.models.slotted import SlottedRandom, weighted_random
 from services.scenario import Scenario
 from services.solver.identities import unlimited
-from services.solver.names import Values, by_pool
+from services.solver.names import Values, by_pool, of_servers, places_of
 from services.solver.rules import split_weights
 from services.solver.solution import Prediction, Statement
 from services.solver.stations import of_independent
@@ -35,23 +35,24 @@ def why_not(scenario: Scenario) -> str | None:
 def predict(scenario: Scenario) -> dict[str, Prediction]:
     """Solve each server by itself."""
     result = _solve(scenario)
-    ends = [sum(pool.servers for pool in scenario.pools[: place + 1]) for place in range(len(scenario.pools))]
-    starts = [0, *ends[:-1]]
+    places = places_of(scenario)
+    firsts = [servers.start for servers in places]
     values: Values = {"sojourn_mean": result.sojourn_mean, "waiting_mean": result.sojourn_mean - 1}
     values |= of_independent(
         [pool.servers for pool in scenario.pools],
-        [result.queue_lengths[start] for start in starts],
-        [result.queue_variances[start] for start in starts],
+        [result.queue_lengths[first] for first in firsts],
+        [result.queue_variances[first] for first in firsts],
     )
-    shares = [math.fsum(result.job_shares[start:end]) for start, end in zip(starts, ends, strict=True)]
+    shares = [math.fsum(result.job_shares[place] for place in servers) for servers in places]
     values |= by_pool(scenario, "job_share", shares)
     # A server is busy in a slot that starts with jobs; a geometric capacity has no memory, so that is load.
-    values |= by_pool(scenario, "utilisation", [result.utilisation[start] for start in starts])
-    return SLOTTED.of(values | by_pool(scenario, "queue_length_mean", [result.queue_lengths[s] for s in starts]))
+    values |= by_pool(scenario, "utilisation", [result.utilisation[first] for first in firsts])
+    return SLOTTED.of(
+        values | by_pool(scenario, "queue_length_mean", [result.queue_lengths[first] for first in firsts])
+    )
 
 
 def _solve(scenario: Scenario) -> SlottedRandom:
-    of_pool = split_weights(scenario)
-    rates = [pool.rate for pool in scenario.pools for _ in range(pool.servers)]
-    weights = [weight for weight, pool in zip(of_pool, scenario.pools, strict=True) for _ in range(pool.servers)]
+    rates = of_servers(scenario, [pool.rate for pool in scenario.pools])
+    weights = of_servers(scenario, split_weights(scenario))
     return weighted_random(rates, scenario.rate_total, weights)
