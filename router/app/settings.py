@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
 
+from router.protocol.needs import Positive
 from router.protocol.notices import Name
 
 
@@ -34,12 +35,12 @@ class RouterSettings(BaseModel):
     port: Annotated[int, Field(ge=0, le=65535)] = 8080
     policy: dict[str, Any] = {"name": "pull"}
     seed: int = 1
-    time_unit_s: PositiveFloat = 0.1
-    probe_timeout_s: PositiveFloat = 1.0
+    time_unit_s: Positive = 0.1
+    probe_timeout_s: Positive = 1.0
     retries: NonNegativeInt = 0
     ceiling: PositiveInt = 1_000_000
-    drain_limit_s: PositiveFloat = 30.0
-    heartbeat_s: PositiveFloat = 10.0
+    drain_limit_s: Positive = 30.0
+    heartbeat_s: Positive = 10.0
     max_links: PositiveInt = 1_000
     max_streams: PositiveInt = 100
     end_with_parent: bool = False

@@ -5,11 +5,9 @@ from __future__ import annotations
 from random import Random
 from typing import Literal
 
-from pydantic import PositiveFloat
-
 from router.choice import Population
 from router.policy import Assign, Job, Parameters, Policy, Server
-from router.protocol.needs import Needs, ReportNeeds
+from router.protocol.needs import Needs, Positive, ReportNeeds
 from router.ranking import Full, Ranks, ServerIndex, Ties
 
 
@@ -67,7 +65,7 @@ class JsqParameters(Parameters):
 
     ties: Ties = "random"
     full: Full = "skip"
-    every: PositiveFloat | None = None
+    every: Positive | None = None
 
 
 class Jsq(_ByView):

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from random import Random
 from typing import Annotated, Literal
 
-from pydantic import Field, PositiveFloat
+from pydantic import Field
 
 from router.choice import Population, WeightedDraw, sample
 from router.policy import Assign, Fleet, Job, Parameters, Policy, Server, check_sample
-from router.protocol.needs import Needs, Probability, ReportNeeds
+from router.protocol.needs import Needs, Positive, Probability, ReportNeeds
 from router.ranking import Full, Measure, Ranks, ServerIndex, Ties
 
 MOST_DRAWS = 50
@@ -44,7 +44,7 @@ class LsqParameters(Parameters):
     full: Full = "skip"
     refresh_on_send: bool = False
     batch: Literal["split", "whole"] = "split"
-    every: PositiveFloat | None = None
+    every: Positive | None = None
 
     def check(self, fleet: Fleet) -> None:
         """Raise `SettingsError` if there are fewer than d servers to sample."""

@@ -15,9 +15,9 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from aiohttp import ClientSession, ClientWebSocketResponse, WSCloseCode, web
 
-Message = TypeVar("Message")
+from router.protocol.codec import MAX_FRAME_BYTES
 
-MAX_FRAME_BYTES = 1 << 20
+Message = TypeVar("Message")
 
 _log = logging.getLogger(__name__)
 
@@ -179,7 +179,10 @@ class Outbox(Generic[Message]):
             self.cut(f"cannot send: {error!r}", WSCloseCode.INTERNAL_ERROR)
 
     async def _cut(self, reason: str, code: int) -> None:
-        self._on_cut(reason)
+        try:
+            self._on_cut(reason)
+        except Exception:
+            _log.exception("whoever is to hear of a cut link failed")
         await self._end(reason, code)
 
     async def _end(self, reason: str, code: int) -> None:

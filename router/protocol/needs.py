@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat
+from pydantic import BaseModel, ConfigDict, Field
 
 Probability = Annotated[float, Field(ge=0.0, le=1.0)]
+Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
 
 
 class _Frozen(BaseModel):
@@ -49,7 +50,7 @@ class ReportNeeds(_Frozen):
     change: bool = False
     departure: Probability = 0.0
     idle: bool = False
-    every: PositiveFloat | None = None
+    every: Positive | None = None
     on_end: bool = False
     to: Literal["all", "one", "most_wrong"] = "all"
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 
 from router.protocol.codec import MAX_FRAME_MESSAGES
 from router.protocol.errors import RemoteProtocolError
-from router.protocol.needs import Needs
+from router.protocol.needs import Needs, Positive
 
 VERSION = 1
 MAX_SERVERS = MAX_FRAME_MESSAGES  # of one process; a hello is one frame
@@ -30,7 +30,7 @@ class ServerEntry(_Notice):
 
     id: Name
     pool: Name
-    rate: Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
+    rate: Positive
     slots: Annotated[int, Field(ge=1)]
     capacity: Annotated[float, Field(ge=1.0)]
     pool_index: Annotated[int, Field(ge=0)]

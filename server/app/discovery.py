@@ -124,7 +124,10 @@ class Discovery:
     async def run(self) -> None:
         """Look up again and again, until cancelled."""
         while True:
-            await self.look_up()
+            try:
+                await self.look_up()
+            except Exception:
+                _log.exception("looking for routers failed for a reason that is ours; it is tried again")
             await asyncio.sleep(self._every_s)
 
     async def _look_up(self, target: Target) -> None:

@@ -70,6 +70,8 @@ class Links:
         if self._discovering is not None:
             self._discovering.cancel()
             await asyncio.wait([self._discovering])
+        for link in self._by_address.values():
+            link.wanted = False  # one that is closed must not dial again while another one is still closing
         await asyncio.gather(*(link.close() for link in self._by_router.values()))
         tasks = list(self._tasks.values())
         for task in tasks:

@@ -9,14 +9,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from router.protocol.errors import SettingsError
 from router.protocol.faults import explain
+from router.protocol.needs import Positive
 from router.protocol.notices import MAX_SERVERS, Name
 from server.app.discovery import parse_target
 from server.core import ServerSpec
 
 # Below this the machine's own delays are no longer small beside a service.
 SHORTEST_SERVICE_S = 0.020
-
-Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
 
 
 class ServerSettings(BaseModel):

@@ -123,6 +123,7 @@ def test_policies_and_scenarios_are_listed(run, run_json):
         (("router", "--policy", "[1]"), "settings", 'policy.name = "[1]": no such policy'),
         (("sweep", "mm1", "--over", "a=" + 5000 * "["), "settings", "a: no such key"),
         (("deploy", "router", "nowhere"), "settings", 'no scenario "nowhere"'),
+        (("router", "--time-unit-s", "inf"), "settings", "router.time_unit_s = inf, expected a finite number above 0"),
         (("router", "--set", "ceiling=0"), "settings", "router.ceiling = 0, expected a whole number above 0"),
         (("load", "pull", "--routers", "127.0.0.1:1"), "settings", "routers.count = 4, but --routers leads to 1"),
         (("run",), "usage", "Missing argument 'SCENARIO'"),

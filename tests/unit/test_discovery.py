@@ -130,3 +130,20 @@ async def test_it_looks_up_again_and_again() -> None:
     assert discovery.addresses == [Address("10.0.0.9", 1)]
     task.cancel()
     await asyncio.wait([task])
+
+
+async def test_an_error_of_ours_does_not_end_the_search(caplog: pytest.LogCaptureFixture) -> None:
+    names, told = Names(router=["10.0.0.1"]), asyncio.Event()
+
+    def change(addresses: list[Address]) -> None:
+        if len(addresses) == 1:
+            names.table["router"] = ["10.0.0.1", "10.0.0.2"]
+            raise ZeroDivisionError
+        told.set()
+
+    discovery = Discovery([Target("router", 1)], change, every_s=0.001, resolve=names.resolve)
+    task = asyncio.create_task(discovery.run())
+    await asyncio.wait_for(told.wait(), 10)
+    task.cancel()
+    await asyncio.wait([task])
+    assert [record.exc_info is not None for record in caplog.records] == [True]

@@ -7,7 +7,6 @@ from aiohttp import ClientConnectionResetError, WSCloseCode
 
 from router.process.outbox import Outbox
 
-
 NOT_CLOSED = (0, b"")
 
 
@@ -144,6 +143,15 @@ async def test_a_peer_that_never_reads_delays_neither_a_cut_nor_a_close():
             await outbox.close(flush_limit_s=0.01)
         assert not outbox.put(3)
         assert ws.closed_with == NOT_CLOSED  # it took no goodbye: the connection is shut
+
+
+async def test_a_link_is_closed_though_whoever_hears_of_the_cut_fails(caplog):
+    ws = FakeWebSocket()
+    outbox = Outbox(ws, encode, on_cut=lambda reason: 1 / 0)
+    outbox.cut("enough")
+    await outbox.close()
+    assert ws.closed_with == (WSCloseCode.TRY_AGAIN_LATER, b"enough")
+    assert "ZeroDivisionError" in caplog.text
 
 
 async def test_a_peer_that_is_gone_is_reported_once():

@@ -89,6 +89,11 @@ KNOWN = ", ".join(policy_names())
             "(policy weighted_random)",
         ),
         ({"name": "jsq", "every": 0}, "policy.every = 0, expected a number above 0 (policy jsq)"),
+        # It could not be shown as JSON, and means never.
+        (
+            {"name": "jsq", "every": float("inf")},
+            "policy.every = inf, expected a finite number above 0 (policy jsq)",
+        ),
         (
             {"name": "pull", "announce_at": -1},
             'policy.announce_at = -1, expected a whole number >= 0 or "vacancy" (policy pull)',
