@@ -102,7 +102,7 @@ def sweep(
 
     columns = [name for name, wanted in (("simulated", simulate or not solve), ("models", solve)) if wanted]
     asked = Sweep(scenario, set, read_axes(over), policies, columns, replications)
-    experiment = asked.experiment()
+    experiment = asked.experiment
     old = out is not None and (out / ASKED).exists()
     folder = out if out is not None and old else make_folder(experiment.scenario, out, parts=())
     with open_sweep_folder(folder, asked.described()) as opened:

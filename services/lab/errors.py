@@ -9,7 +9,7 @@ class RunInvalid(HerdlessError):
     """A run that could not be made, or not finished.
 
     Args:
-        kind: One word for it: `process_died`, `port_in_use`, `not_ready`, `unreachable`.
+        kind: One word for it: `process_died`, `port_in_use`, `not_ready`, `unreachable`, `fleet`.
         message: What happened, where, and what to do.
     """
 

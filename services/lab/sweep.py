@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ class Sweep:
     columns: Sequence[str]
     replications: int
 
+    @cached_property
     def experiment(self) -> Experiment:
         """The scenario before any key is changed."""
         return read_experiment(self.name, self.sets)
@@ -50,7 +52,7 @@ class Sweep:
     def described(self) -> dict[str, Any]:
         """What must be the same for a sweep to go on."""
         return {
-            "scenario": scenario_toml(self.experiment().scenario),
+            "scenario": scenario_toml(self.experiment.scenario),
             "over": {axis.key: list(axis.texts) for axis in self.axes},
             "policies": list(self.policies),
             "columns": list(self.columns),
@@ -190,7 +192,7 @@ def sweep_json(sweep: Sweep, rows: Sequence[Row], folder: Path) -> dict[str, Any
         {"simulated": {value, ci95}, "models": {METHOD: {value, kind}}}), `refused` (why no model applies).
     """
     return {
-        "scenario": sweep.experiment().scenario.name,
+        "scenario": sweep.experiment.scenario.name,
         "valid": True,
         "verdict": "not_compared",
         "over": {axis.key: axis.values for axis in sweep.axes},
