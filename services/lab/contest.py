@@ -239,7 +239,7 @@ def _sentence(label: str, base: str, what: str, found: Difference) -> str:
     if found.word == "no_difference_seen":
         return (
             f"{label} against {base}: no difference seen ({apart} ± {half}, {what}); "
-            f"run {found.longer:.2g} times longer to see one of that size, or of what matters"
+            f"a run {found.longer:.2g} times as long would see one of that size, or of what matters"
         )
     return f"{label} against {base}: too little data to say anything ({what})"
 
