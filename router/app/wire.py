@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from aiohttp import WebSocketError, WSCloseCode, WSMsgType, web
@@ -37,6 +38,8 @@ async def read_frame(ws: web.WebSocketResponse, traffic: Traffic) -> bytes | Non
     Raises:
         Refused: It is text, too long, or against the rules of WebSockets.
     """
+    # Frames that are there already are received without a pause; between any two, everybody else has a turn.
+    await asyncio.sleep(0)
     message = await ws.receive()
     if message.type is WSMsgType.BINARY:
         data: bytes = message.data
