@@ -11,7 +11,7 @@ from router.app.counts import Counts
 from router.app.driver import RouterDriver
 from router.app.links import Links
 from router.app.metrics import router_metrics
-from router.app.settings import RouterSettings
+from router.app.settings import RouterSettings, policy_in_time
 from router.app.stream import Streams
 from router.app.web import RouterWeb
 from router.core import RouterCore
@@ -19,7 +19,7 @@ from router.policy import Policy
 from router.process import serve as process
 from router.process.identity import make_identity
 from router.protocol.errors import SettingsError
-from router.registry import make_policy, policy_names
+from router.registry import policy_names
 
 
 class RouterApp:
@@ -60,7 +60,7 @@ def run(settings: RouterSettings) -> int:
     logging.basicConfig(format=f"%(asctime)s %(levelname)s {settings.id}: %(message)s")
     rng = Random(f"{settings.seed}:{settings.id}:policy")
     try:
-        policy = make_policy(settings.policy, rng)
+        policy = policy_in_time(settings.policy, rng, settings.time_unit_s)
     except SettingsError as error:
         sys.stderr.write(f"{settings.id}: {error}\n")
         return process.EXIT_USER_MISTAKE

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from random import Random
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
 
-from router.protocol.needs import Positive
+from router.policy import Policy
+from router.protocol.errors import SettingsError
+from router.protocol.needs import Positive, too_often
 from router.protocol.notices import Name
+from router.registry import make_policy
 
 
 class RouterSettings(BaseModel):
@@ -44,3 +49,15 @@ class RouterSettings(BaseModel):
     max_links: PositiveInt = 1_000
     max_streams: PositiveInt = 100
     end_with_parent: bool = False
+
+
+def policy_in_time(table: Mapping[str, Any], rng: Random, time_unit_s: float) -> Policy:
+    """A new policy for a router whose time unit is so long.
+
+    Raises:
+        SettingsError: As `make_policy`, and where servers would refuse what the policy needs.
+    """
+    policy = make_policy(table, rng)
+    if wrong := too_often(policy.needs, time_unit_s):
+        raise SettingsError(f"policy {policy.name} asks for {wrong}")
+    return policy

@@ -13,14 +13,14 @@ from aiohttp import web
 from router.app.driver import RouterDriver
 from router.app.links import Links
 from router.app.replies import BadRequest, end_reply, server_entry
-from router.app.settings import RouterSettings
+from router.app.settings import RouterSettings, policy_in_time
 from router.app.stream import Streams
 from router.events import EndJob
 from router.process.metrics import Metrics
 from router.process.web import MAX_BODY_BYTES, application, error_reply, reply, shows
 from router.protocol.errors import SettingsError
 from router.protocol.stream import is_amount
-from router.registry import make_policy, policy_table
+from router.registry import policy_table
 
 MAX_JOB_BYTES = 1024
 DEFAULT_SIZE = 1.0  # the mean; a router draws nothing at random for a job
@@ -143,7 +143,7 @@ class RouterWeb:
             table = await _read_json(request, MAX_BODY_BYTES)
             if type(table) is not dict:
                 raise BadRequest(400, "settings", f'expected {{"name": …}}, the [policy] table, found {table!r:.80}')
-            policy = make_policy(table, self._rng)
+            policy = policy_in_time(table, self._rng, self._settings.time_unit_s)
         except BadRequest as error:
             return self._refuse(error)
         except SettingsError as error:

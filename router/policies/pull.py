@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from random import Random
-from typing import Annotated, Literal
-
-from pydantic import Field
+from typing import Literal
 
 from router.choice import Entry, LeastLoaded, Population, WeightedDraw, least, sample
 from router.policy import Answer, Assign, Decision, Job, Parameters, Policy, Probe, Server
-from router.protocol.needs import Needs, PullNeeds, ReportNeeds
+from router.protocol.needs import Count, CountFrom1, Needs, PullNeeds, ReportNeeds
 from router.ranking import Measure, Ranks, ServerIndex
 
 FALLBACK_D = 2
@@ -40,8 +38,8 @@ class PullParameters(Parameters):
     rank: Literal["joined", "queue", "present"] = "joined"
     order: Literal["random", "fastest"] = "random"
     placement: Literal["random", "shortest_of"] = "random"
-    k: Annotated[int, Field(ge=1)] = 2
-    announce_at: Annotated[int, Field(ge=0)] | Literal["vacancy"] = 0
+    k: CountFrom1 = 2
+    announce_at: Count | Literal["vacancy"] = 0
     batch: Literal["single", "spread"] = "single"
 
 

@@ -8,6 +8,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 Probability = Annotated[float, Field(ge=0.0, le=1.0)]
 Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
+# More than that does not go on the wire.
+_MOST = (1 << 63) - 1
+Count = Annotated[int, Field(ge=0, le=_MOST)]
+CountFrom1 = Annotated[int, Field(ge=1, le=_MOST)]
+
+# A router that asks for reports more often than this would drown itself and every server.
+SHORTEST_PERIOD_S = 1e-3
 
 
 class _Frozen(BaseModel):
@@ -28,10 +35,10 @@ class PullNeeds(_Frozen):
         k: Routers looked at by `shortest_of`.
     """
 
-    announce_at: Annotated[int, Field(ge=0)] | Literal["vacancy"] = 0
+    announce_at: Count | Literal["vacancy"] = 0
     stale: Literal["withdraw", "keep", "duplicate"] = "withdraw"
     placement: Literal["random", "shortest_of"] = "random"
-    k: Annotated[int, Field(ge=1)] = 2
+    k: CountFrom1 = 2
 
 
 class ReportNeeds(_Frozen):
@@ -61,3 +68,14 @@ class Needs(_Frozen):
     pull: PullNeeds | None = None
     reports: ReportNeeds | None = None
     probes: bool = False
+
+
+def too_often(needs: Needs, time_unit_s: float) -> str:
+    """What is wrong with the period of the reports, if they are asked for too often; else nothing."""
+    every = None if needs.reports is None else needs.reports.every
+    if every is None or every * time_unit_s >= SHORTEST_PERIOD_S:
+        return ""
+    return (
+        f"reports every {every:g} time units of {time_unit_s:g} s: "
+        f"at least {SHORTEST_PERIOD_S:g} s must lie between them"
+    )

@@ -14,15 +14,12 @@ from router.process.outbox import Outbox, dial
 from router.protocol.codec import FROM_ROUTER, LinkCodec, unpack
 from router.protocol.errors import RemoteProtocolError
 from router.protocol.messages import Message
-from router.protocol.needs import Needs
+from router.protocol.needs import Needs, too_often
 from router.protocol.notices import NewNeeds, Welcome, check_version, read_notice
 from server.app.discovery import Address
 
 if TYPE_CHECKING:
     from server.app.links import Links
-
-# A router that asks for reports more often than this would drown itself and every server.
-SHORTEST_PERIOD_S = 1e-3
 
 REFUSALS = ("protocol", "duplicate", "internal")
 
@@ -213,12 +210,8 @@ class Link:
         self._driver.needs_changed(self.router, notice.needs)
 
     def _check(self, needs: Needs) -> None:
-        every = needs.reports.every if needs.reports is not None else None
-        if every is not None and every * self._links.settings.time_unit_s < SHORTEST_PERIOD_S:
-            raise RemoteProtocolError(
-                f"reports every {every:g} time units of {self._links.settings.time_unit_s:g} s: "
-                f"at least {SHORTEST_PERIOD_S:g} s must lie between them"
-            )
+        if wrong := too_often(needs, self._links.settings.time_unit_s):
+            raise RemoteProtocolError(wrong)
 
     # -- bytes --------------------------------------------------------------------------------
 
@@ -231,6 +224,7 @@ class Link:
         Raises:
             RemoteProtocolError: The router sent what is no binary frame, or a frame that is too long.
         """
+        await asyncio.sleep(0)  # frames that are there already are received without a pause: others have their turn
         message = await self._ws.receive()
         if message.type is WSMsgType.BINARY:
             return bytes(message.data)

@@ -202,7 +202,7 @@ async def test_a_policy_that_cannot_start_is_answered_in_json(
 ) -> None:
     async with running("random") as router:
         servers = await router.link("slow-1", "slow-2")
-        monkeypatch.setattr("router.app.web.make_policy", lambda table, rng: made())
+        monkeypatch.setattr("router.app.settings.make_policy", lambda table, rng: made())
         async with router.client.put("/v1/policy", json={"name": "broken"}) as response:
             assert response.status == 500
             error = (await response.json())["error"]

@@ -44,6 +44,9 @@ async def test_the_policy_in_force_is_shown_and_switched():
         (b'{"d": 3}', 400, "settings", "policy.name is missing"),
         (b'{"name": "power_of_d", "d": 0}', 400, "settings", "policy.d = 0"),
         (b'{"name": "power_of_d", "weight": 1}', 400, "settings", "policy.weight"),
+        (b'{"name": "pull", "announce_at": 9223372036854775808}', 400, "settings", "to 9223372036854775807"),
+        (b'{"name": "pull", "k": 18446744073709551616}', 400, "settings", "to 9223372036854775807"),
+        (b'{"name": "jsq", "every": 1e-9}', 400, "settings", "at least 0.001 s"),  # servers would cut the link
         (b'["pull"]', 400, "settings", "found ['pull']"),
         (b"", 400, "json", "not valid JSON"),
         (b" " * (65 << 10), 413, "too_long", "65536"),
