@@ -105,6 +105,7 @@ async def serve(app: web.Application, listen: Listen, drain: Callable[[], Awaita
         shutdown_timeout=listen.close_limit_s,
         max_line_size=_MAX_LINE_BYTES,
         max_field_size=_MAX_HEADER_BYTES,
+        auto_decompress=False,  # so a body is never longer than what came in, nor fails while it is read
     )
     try:
         await runner.setup()

@@ -139,6 +139,12 @@ def test_it_says_where_it_listens_and_answers_there(start):
         assert ask(connection, "POST", body=b"x" * 64) == (200, "64")
 
 
+def test_a_body_is_taken_as_it_came_and_never_unpacked(start):
+    with connect(start().listening()["url"]) as connection:
+        for coding in ("gzip", "deflate", "br"):
+            assert ask(connection, "POST", body=b"x" * 64, headers={"Content-Encoding": coding}) == (200, "64")
+
+
 def test_a_port_in_use_is_named_and_exits_3(start):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
