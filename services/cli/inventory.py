@@ -93,5 +93,14 @@ def _described(kind: Any) -> dict[str, dict[str, Any]]:
 
 
 def _choices(parameter: dict[str, Any]) -> str:
-    choices = parameter.get("enum", [])
-    return "one of " + ", ".join(map(str, choices)) if choices else ""
+    """What a parameter may be, as far as its default does not say it."""
+    choices = [word for kind in parameter.get("anyOf", [parameter]) for word in _words(kind)]
+    return "one of " + ", ".join(choices) if len(choices) > 1 else ""
+
+
+def _words(kind: dict[str, Any]) -> list[str]:
+    if "const" in kind:
+        return [str(kind["const"])]
+    if "enum" in kind:
+        return [str(word) for word in kind["enum"]]
+    return [{"integer": "a whole number", "number": "a number", "array": "a list"}.get(kind["type"], "None")]

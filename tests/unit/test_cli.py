@@ -100,7 +100,10 @@ def test_policies_and_scenarios_are_listed(run, run_json):
     _, found = run_json("scenarios")
     assert {"pull", "mm1", "loss", "supermarket", "jsq"} <= {entry["name"] for entry in found["scenarios"]}
     assert all(entry["title"] and entry["source"] for entry in found["scenarios"])
-    assert "max_vacancy" in run("policies")[1] and "Stolyar 2017" in run("scenarios")[1]
+    shown = run("policies")[1]
+    assert "announce_at = 0  one of a whole number, vacancy\n" in shown
+    assert "weights = 'rate'  one of rate, capacity, optimal, a list\n" in shown
+    assert "max_vacancy" in shown and "Stolyar 2017" in run("scenarios")[1]
 
 
 @pytest.mark.parametrize(
