@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 
 from router.protocol.errors import SettingsError
 from services.lab.attach import addresses, attach, put_policy
+from services.lab.checks import Check
 from services.lab.cluster import Cluster, start_cluster
 from services.lab.compare import Table, compare
 from services.lab.experiment import Experiment
@@ -87,9 +89,10 @@ def run(experiment: Experiment, options: Options, progress: Progress) -> Report:
     steady = steadiness(experiment, [measured], options.alarms)
     table = compare(_comparable(measured, options), [each.quantities for each in paired], ideal, predictions,
                     options.alarms)  # fmt: skip
+    checks = live.checks(scenario)
     report = Report(
-        scenario, table, "live", live.checks(scenario), live.invalid,
-        [*_hints(experiment, table, steady), *_live_hints(scenario, live, options)],
+        scenario, table, "live", checks, live.invalid,
+        [*_hints(experiment, table, steady), *_live_hints(scenario, live, options, checks)],
         experiment.trace_lines(), _details(live, folder, options, len(paired)), steady,
         {"live": curves(live.run, window_of(scenario)), "simulated": together([each.curves for each in paired])},
     )  # fmt: skip
@@ -201,8 +204,11 @@ def _hints(experiment: Experiment, table: Table, steady: Stationarity) -> list[s
     return hints
 
 
-def _live_hints(scenario: Scenario, live: Live, options: Options) -> list[str]:
+def _live_hints(scenario: Scenario, live: Live, options: Options, checks: Sequence[Check]) -> list[str]:
     hints = []
+    sent = next(check for check in checks if check.name == "conservation.sent")
+    if options.attach and sent.found > sent.expected:
+        hints.append("somebody else sends jobs to these routers: pause that load (0) while this run measures")
     mean_s = min(scenario.time_unit_s / pool.rate for pool in scenario.pools)
     if mean_s < SHORTEST_SERVICE_S:
         hints.append(
