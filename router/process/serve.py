@@ -152,6 +152,8 @@ async def _bind(host: str, port: int) -> socket.socket:
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, address = found[0]
         return socket.create_server(address[:2], family=family, backlog=_BACKLOG)
+    except UnicodeError:
+        raise _CannotListen(EXIT_USER_MISTAKE, "between dots a host has 1 to 63 letters") from None
     except socket.gaierror as error:
         message = f"expected an address of this machine or a name that resolves to one: {error.strerror}"
         raise _CannotListen(EXIT_USER_MISTAKE, message) from None

@@ -57,6 +57,10 @@ def parse_target(text: str) -> Target:
         raise _unreadable(text, f"scheme {parts.scheme} is not spoken here")
     if not host or any(letter.isspace() for letter in host):
         raise _unreadable(text, "there is no host")
+    try:
+        host.encode("idna")  # as a look-up would, later
+    except UnicodeError:
+        raise _unreadable(text, "between dots a host has 1 to 63 letters") from None
     if parts.path not in ("", "/") or parts.query or parts.fragment or parts.username is not None:
         raise _unreadable(text, "nothing may follow or precede host and port")
     if port == 0:

@@ -162,6 +162,7 @@ def test_a_port_in_use_is_named_and_exits_3(start):
     [
         ({"host": "192.0.2.1"}, "Cannot assign requested address"),  # TEST-NET-1: on no machine
         ({"host": "no such name"}, "expected an address of this machine or a name that resolves to one"),
+        ({"host": "a" * 64}, "between dots a host has 1 to 63 letters"),
         ({"port": 70000}, "expected a port from 0 (any free one) to 65535"),
         ({"port": -1}, "expected a port from 0 (any free one) to 65535"),
     ],

@@ -39,6 +39,8 @@ def test_what_may_be_written(text: str, target: Target) -> None:
         ("http://router:1/v1/link", "nothing may follow"),
         ("http://me@router:1", "nothing may follow or precede"),
         ("two words:1", "there is no host"),
+        ("a" * 64 + ":1", "between dots a host has 1 to 63 letters"),
+        ("a..b:1", "between dots a host has 1 to 63 letters"),
         ("[::1:7000", "Invalid IPv6"),
     ],
 )
