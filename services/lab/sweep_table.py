@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
+from rich.table import Table
 
 from services.lab.contest_table import HEADINGS
 from services.lab.terminal import heading, places, plain_table
@@ -30,6 +32,8 @@ def print_sweep(scenario: Scenario, summary: Mapping[str, Any], console: Console
     ]
     several = ["policy"] if len(summary["policies"]) > 1 else []
     table = plain_table(*summary["over"], *several, *headings, "")
+    for column in table.columns[: len(summary["over"])]:
+        column.min_width = len(str(column.header))
     for point in points:
         cells = [
             _cell(point["quantities"].get(name, {}), column, name == "sojourn_mean")
@@ -42,11 +46,19 @@ def print_sweep(scenario: Scenario, summary: Mapping[str, Any], console: Console
         place = [str(value) for value in point["point"].values()] + [escape(point["policy"])] * len(several)
         remark = remark or ("no model" if point["refused"] else "")
         table.add_row(*place, *cells, f"[yellow]{remark}[/yellow]")
+    _keep_values_whole(table)
     console.print(table)
     for reason in dict.fromkeys(point["refused"] for point in points if point["refused"]):
         console.print(f"[yellow]{escape(reason)}[/yellow]", highlight=False)
     for line in places(summary):
         console.print(line, highlight=False)
+
+
+def _keep_values_whole(table: Table) -> None:
+    """Where a terminal is narrow, headings wrap between words and values do not wrap."""
+    for column in table.columns:
+        widest = max((cell_len(str(cell)) for cell in column.cells if not str(cell).startswith("[")), default=0)
+        column.min_width = max(column.min_width or 0, widest)
 
 
 def _any(value: Any) -> bool:

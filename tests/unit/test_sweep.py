@@ -210,3 +210,13 @@ def test_the_command_prints_a_table(file, tmp_path, capsys):
     assert run_command([*arguments, "--out", str(tmp_path / "out")]) == 0
     out = capsys.readouterr().out
     assert "arrivals.load" in out and "jsq" in out and "unstable" in out
+
+
+def test_a_heading_of_the_grid_is_not_broken_where_the_table_is_wide(file, tmp_path, capsys):
+    arguments = ["sweep", file, "--over", "pools.0.servers=2,3", "--policies", "random,jsq", "--simulate", "--solve",
+                 "--set", "run.duration=20"]  # fmt: skip
+    assert run_command([*arguments, "--out", str(tmp_path / "out")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("pools.0.servers ") for line in lines)
+    # A value and its interval stand on one line.
+    assert not any(line.strip().startswith("±") for line in lines)
