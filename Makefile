@@ -34,6 +34,7 @@ $(STAMP): requirements-dev.txt pyproject.toml
 	@$(PIP) install --require-hashes --only-binary :all: -r requirements-dev.txt
 	@$(PIP) install --no-deps --no-build-isolation -e .
 	@touch $(STAMP)
+	@echo "setup: done: $(BIN)/herdless is ready"
 
 demo: setup ## run the scenario `pull` live: measured, simulated and predicted, in a table
 	@$(BIN)/herdless run pull
