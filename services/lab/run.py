@@ -91,8 +91,8 @@ def run(experiment: Experiment, options: Options, progress: Progress) -> Report:
                     options.alarms)  # fmt: skip
     checks = live.checks(scenario)
     report = Report(
-        scenario, table, "live", checks, live.invalid,
-        [*_hints(experiment, table, steady), *_live_hints(scenario, live, options, checks)],
+        scenario, table, "live", checks, [*live.invalid, *_disturbances(options, checks)],
+        [*_hints(experiment, table, steady), *_live_hints(scenario, live, options)],
         experiment.trace_lines(), _details(live, folder, options, len(paired)), steady,
         {"live": curves(live.run, window_of(scenario)), "simulated": together([each.curves for each in paired])},
     )  # fmt: skip
@@ -204,11 +204,16 @@ def _hints(experiment: Experiment, table: Table, steady: Stationarity) -> list[s
     return hints
 
 
-def _live_hints(scenario: Scenario, live: Live, options: Options, checks: Sequence[Check]) -> list[str]:
-    hints = []
+def _disturbances(options: Options, checks: Sequence[Check]) -> list[str]:
+    """A cluster that others use as well says nothing of this run's jobs; on one of our own it would be our fault."""
     sent = next(check for check in checks if check.name == "conservation.sent")
-    if options.attach and sent.found > sent.expected:
-        hints.append("somebody else sends jobs to these routers: pause that load (0) while this run measures")
+    if not options.attach or sent.found <= sent.expected:
+        return []
+    return ["somebody else sends jobs to these routers: pause that load (0) while this run measures"]
+
+
+def _live_hints(scenario: Scenario, live: Live, options: Options) -> list[str]:
+    hints = []
     mean_s = min(scenario.time_unit_s / pool.rate for pool in scenario.pools)
     if mean_s < SHORTEST_SERVICE_S:
         hints.append(
