@@ -26,6 +26,9 @@ RELATIVE_MARGIN = 0.01
 PROBABILITY_MARGIN = 0.005
 """Differences within the margin are of no interest, however sure."""
 
+ROUNDING = 1e-12
+"""What computing may add to a value that is zero: no margin is smaller, whatever the scale."""
+
 MOST_HIDDEN = 0.75
 """The share of the memory that a mean may be believed to hide, where memory is as long as the series."""
 
@@ -189,7 +192,7 @@ def limit(simulated: float, predicted: float) -> Comparison:
 def _judge(
     name: str, difference: float, scale: float, error: float, freedom: float, batches: int, tests: int, alarms: float
 ) -> Comparison:
-    margin = RELATIVE_MARGIN * scale
+    margin = max(RELATIVE_MARGIN * scale, ROUNDING)
     resolution = (COARSE_RESOLUTION if is_coarse(name) else RELATIVE_RESOLUTION) * scale
     if is_probability(name):
         margin = max(margin, PROBABILITY_MARGIN)

@@ -116,6 +116,13 @@ def test_an_exact_value_is_met_and_a_wrong_one_is_not():
     assert against("sojourn_mean", found, 2.2, 20, 1e-3).word == "differ"
 
 
+def test_a_zero_that_a_model_computes_is_zero():
+    # Servers without room to wait: nobody waits, and a chain's difference of two sums leaves a few roundings.
+    nobody_waits = Quantity(np.array(0.0), np.zeros(40))
+    assert against("waiting_mean", nobody_waits, 8e-16, 1, 1e-3).word == "agree"
+    assert against("waiting_mean", nobody_waits, 1e-9, 1, 1e-3).word == "differ"
+
+
 def test_a_variance_that_is_small_by_chance_is_no_surer_for_that():
     found = run_of(np.random.default_rng(26), mean=1.0, spread=0.2)
     plain = against("jobs_in_system_mean", found, 2.0, 1, 1e-3).noise
