@@ -38,7 +38,7 @@ def test_power_of_two_golden_rows_g13_g14(load: float, replacement: bool, sojour
 
 @pytest.mark.long
 def test_power_of_two_with_replacement_at_high_load_golden_row_g14() -> None:
-    # Above the size from which the balance is solved by iteration.
+    # Three dimensions and so many states that the balance is solved by iteration.
     result = solve_shortest([1] * 3, 2.7, d=2, replacement=True)
     assert result.states > 40_000
     assert result.sojourn_mean == pytest.approx(4.61790281, abs=1e-8)
@@ -178,6 +178,24 @@ def test_iteration_and_elimination_agree(monkeypatch: pytest.MonkeyPatch) -> Non
     direct = solve()
     monkeypatch.setattr("services.models.chains.builder.ITERATIVE_FROM", 10)
     assert solve() == pytest.approx(direct, rel=1e-11)
+
+
+def test_iteration_finds_a_law_in_which_the_first_state_hardly_occurs() -> None:
+    # Overloaded, 4 dimensions: P(all idle) is below 1e-15. Random splits into independent M/M/1/12 of 5 arrivals each.
+    result = solve_random([1, 2, 3, 4], 20, [12] * 4)
+    stations = [closed.mm1k(5, rate, 12) for rate in (1, 2, 3, 4)]
+    blocking = sum(station.block_probability for station in stations) / 4
+    assert result.block_probability == pytest.approx(blocking, rel=1e-12)
+    assert result.jobs_in_system_mean == pytest.approx(sum(s.jobs_in_system_mean for s in stations), rel=1e-12)
+
+
+def test_too_few_states_for_the_tolerance_still_give_what_is_good_enough() -> None:
+    # Two M/M/1 at load .6: cutting .6^k < 1e-12 would take 55² states, 1e-6 takes 28². T = 2 / (2.5 · .4).
+    result = solve_random([1, 1.5], 1.5, weights=[1, 1.5], max_states=1000)
+    assert 1e-12 < result.truncation_error < 1e-6
+    assert result.states <= 1000
+    # Cutting off a share e above K changes the mean of M/M/1 by about K e of itself, and here K <= 31.
+    assert result.sojourn_mean == pytest.approx(2, rel=31e-6)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,11 @@ Queues = tuple[int, ...]
 
 # Beyond this the truncated chain is no answer any more: unstable, or too large to follow.
 WORST_ERROR = 1e-6
+# If more than this is cut from differences, nothing holds the queues together: they are bounded by length alone.
+LOOSE = 1e-4
 CUTS = ("queue", "imbalance", "messages")
+Cuts = dict[str, float]
+"""Suppressed steps per job, one entry each of CUTS."""
 
 
 @dataclass(frozen=True)
@@ -51,17 +55,30 @@ class Bounds:
         """Whether the queue may lose a job without falling too far behind the longest."""
         return longest - queue < self.imbalance
 
-    def wider(self, cuts: dict[str, float], tolerance: float) -> "Bounds":
-        """Bounds that should cut less, if what is cut falls geometrically with the bound."""
+    def wider(self, cuts: Cuts, goal: float, earlier: "tuple[Bounds, Cuts] | None") -> "Bounds":
+        """Bounds that should cut less than the goal, if what is cut falls geometrically with the bound.
 
-        def grown(name: str, bound: int) -> int:
-            if cuts[name] <= tolerance / 3:
+        Two solutions show how fast it falls; the first one alone must do with how far it has fallen from 1.
+        """
+
+        def grown(name: str, bound: int, narrower: int, cut_then: float) -> int:
+            cut = cuts[name]
+            if cut <= goal / 3:
                 return bound
-            factor = math.log(tolerance / 10) / math.log(min(cuts[name], 0.5))
-            return math.ceil(bound * min(max(factor, 1.1), 2.5))
+            if narrower < bound and cut < cut_then:
+                fall = math.log(cut_then / cut) / (bound - narrower)
+            else:
+                fall = -math.log(min(cut, 0.5)) / bound
+            more = math.log(cut / (goal / 10)) / fall
+            return bound + math.ceil(min(max(more, bound / 10), 1.5 * bound))
 
-        messages = self.messages + (self.messages + 1) // 2 if cuts["messages"] > tolerance / 3 else self.messages
-        return Bounds(grown("queue", self.queue), grown("imbalance", self.imbalance), messages)
+        narrower, then = earlier or (self, cuts)
+        messages = self.messages + (self.messages + 1) // 2 if cuts["messages"] > goal / 3 else self.messages
+        queue = grown("queue", self.queue, narrower.queue, then["queue"])
+        imbalance = grown("imbalance", self.imbalance, narrower.imbalance, then["imbalance"])
+        if cuts["imbalance"] > LOOSE or (earlier and self.queue == self.imbalance):
+            queue = imbalance = max(queue, imbalance)
+        return Bounds(queue, imbalance, messages)
 
 
 @dataclass(frozen=True)
@@ -132,6 +149,7 @@ def solve_fleet(
 ) -> ChainResult:
     """Solve within growing bounds until no more than `tolerance` steps a job are suppressed.
 
+    If that takes more than `max_states`, WORST_ERROR is enough; the result says what was suppressed.
     A step that would leave the bounds is marked "cut queue", "cut imbalance" or "cut messages" and not made.
 
     Raises:
@@ -147,23 +165,28 @@ def solve_fleet(
     # A fleet of finite servers is followed whole.
     most = max(finite) if len(finite) == len(fleet.capacities) else max([12, *finite])
     bounds = Bounds(most, most)
-    best: tuple[float, Stationary[S]] | None = None
-    while True:
+    goal, error = tolerance, math.inf
+    chain: Stationary[S] | None = None
+    solved: list[tuple[Bounds, Cuts]] = []
+    while error > goal:
         try:
             chain = solve_chain(start, steps_within(bounds), max_states)
         except TooManyStates:
-            break
-        cuts = {name: chain.flows.get(f"cut {name}", 0.0) / arrival_rate for name in CUTS}
-        best = (sum(cuts.values()), chain)
-        if best[0] <= tolerance:
-            break
-        bounds = bounds.wider(cuts, tolerance)
-    if best is None or best[0] > max(WORST_ERROR, tolerance):
+            if chain is None or error <= WORST_ERROR or goal >= WORST_ERROR:
+                break
+            goal = WORST_ERROR  # too far for the tolerance: go as far as any answer needs
+        else:
+            cuts = {name: chain.flows.get(f"cut {name}", 0.0) / arrival_rate for name in CUTS}
+            error = sum(cuts.values())
+            solved.append((bounds, cuts))
+        bounds, cuts = solved[-1]
+        bounds = bounds.wider(cuts, goal, solved[-2] if len(solved) > 1 else None)
+    if chain is None or error > max(WORST_ERROR, tolerance):
         raise ValueError(
             f"{max_states} states are not enough for {len(fleet.rates)} servers at arrival rate {arrival_rate}: "
             "the system is unstable or too large for an exact chain"
         )
-    return _read(fleet, arrival_rate, best[1], queues_of, best[0])
+    return _read(fleet, arrival_rate, chain, queues_of, error)
 
 
 def _read(

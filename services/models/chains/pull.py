@@ -105,11 +105,17 @@ class _Steps:
             else:
                 yield rate, state, ("cut imbalance",)
         shortest = min(server[0] for server in state)
+        at_random = 0.0  # routers without a message all do the same
         for router, rate in enumerate(self.rules.router_rates, start=1):
             held = _choices(self.rules, state, router)
-            for chance, index in held or self.rules.random:
-                after, marks = self.dispatched(state[index], router if held else 0, index, shortest)
+            if not held:
+                at_random += rate
+            for chance, index in held:
+                after, marks = self.dispatched(state[index], router, index, shortest)
                 yield rate * chance, self.moved(state, index, after), marks
+        for chance, index in self.rules.random if at_random else ():
+            after, marks = self.dispatched(state[index], 0, index, shortest)
+            yield at_random * chance, self.moved(state, index, after), marks
 
     def dispatched(self, server: Server, router: int, index: int, shortest: int) -> tuple[Server, tuple[str, ...]]:
         """A job is sent to a server, by this router's message for it or (router 0) at random."""
@@ -137,9 +143,11 @@ class _Steps:
             return tuple(servers)
         # Routers with equal shares are exchangeable too: sort the columns, and then the servers again.
         queues, *columns = zip(*servers, strict=True)
-        servers = list(zip(queues, *sorted(columns), strict=True))
-        for low, high in self.rules.sorted_groups:
-            servers[low:high] = sorted(servers[low:high])
+        ordered = sorted(columns)
+        if ordered != columns:
+            servers = list(zip(queues, *ordered, strict=True))
+            for low, high in self.rules.sorted_groups:
+                servers[low:high] = sorted(servers[low:high])
         return tuple(servers)
 
 
