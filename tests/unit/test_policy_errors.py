@@ -122,10 +122,10 @@ def test_a_job_whose_answers_are_not_decided_on_fails_also_when_its_time_is_over
     assert told.errors == ["broken: on_reports"] * 2 and not core.in_system
 
 
-def test_no_decision_is_a_mistake_and_not_a_block() -> None:
+def test_no_decision_is_a_mistake_and_not_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
     told, policy = Told(), Broken()
     core, _ = core_of(policy, told)
-    policy.on_arrival = lambda job: None  # type: ignore[method-assign,assign,return-value]
+    monkeypatch.setattr(policy, "on_arrival", lambda job: None)
     (end,) = core.handle(JobArrived(Job(1)), 0.0)
     assert isinstance(end, EndJob) and (end.outcome, end.reason) == ("failed", "policy")
     assert told.errors[0].startswith("broken: policy broken decides None for Job(id=1")
