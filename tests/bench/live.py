@@ -1,6 +1,7 @@
 """One router process and one server process with empty services: jobs per second over HTTP and over a stream.
 
-Plain HTTP is compared with a straightforward proxy, with the same client, in turns. Where other programs use the
+Plain HTTP is compared with a straightforward proxy, on aiohttp's ordinary loop and on uvloop, with the same client, in
+turns. Where other programs use the
 machine too, jobs per second say little, and the processor time that each process needs for a job says more: it stands
 beside.
 """
@@ -111,9 +112,12 @@ def herdless() -> Iterator[Contestant]:
 
 
 @contextmanager
-def plain() -> Iterator[Contestant]:
+def plain(loop: str) -> Iterator[Contestant]:
     """The plain proxy and its server."""
-    with process("tests.bench.plain", "server") as server, process("tests.bench.plain", "proxy", server.url) as proxy:
+    with (
+        process("tests.bench.plain", loop, "server") as server,
+        process("tests.bench.plain", loop, "proxy", server.url) as proxy,
+    ):
         yield Contestant(proxy, server)
 
 
@@ -134,17 +138,19 @@ def typical(speeds: list[Speed]) -> Speed:
 
 
 def ratios() -> list[Ratio]:
-    """HTTP: ours over the plain proxy. Stream: over the target."""
-    http: tuple[list[Speed], list[Speed]] = ([], [])
+    """HTTP: ours over the plain proxy, on either loop. Stream: over the target."""
+    http: tuple[list[Speed], list[Speed], list[Speed]] = ([], [], [])
     with ExitStack() as stack:
         runner = stack.enter_context(asyncio.Runner(loop_factory=uvloop.new_event_loop))
-        contestants = stack.enter_context(herdless()), stack.enter_context(plain())
+        others = [stack.enter_context(plain(loop)) for loop in ("asyncio", "uvloop")]
+        contestants = stack.enter_context(herdless()), *others
         for _ in range(ROUNDS):
             for contestant, speeds in zip(contestants, http, strict=True):
                 speeds.append(speed(runner, contestant, http_rate))
         stream = typical([speed(runner, contestants[0], stream_rate) for _ in range(ROUNDS)])
-    ours, theirs = typical(http[0]), typical(http[1])
+    ours, ordinary, fast = (typical(speeds) for speeds in http)
     return [
-        Ratio("HTTP: router / plain proxy", ours.rate / theirs.rate, ">= 2.5", str(ours), str(theirs)),
+        Ratio("HTTP: router / plain proxy", ours.rate / ordinary.rate, ">= 2.5", str(ours), str(ordinary)),
+        Ratio("HTTP: router / the same on uvloop", ours.rate / fast.rate, "", str(ours), str(fast)),
         Ratio("stream / target", stream.rate / STREAM_TARGET, ">= 1", str(stream), f"{STREAM_TARGET:,} jobs/s"),
     ]

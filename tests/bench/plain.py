@@ -1,7 +1,8 @@
 """What is compared with: a straightforward proxy that forwards each job by one HTTP request to an aiohttp server.
 
-As a program it is one of the two: `python -m tests.bench.plain server`, or `… proxy URL`. The servers
-serve at once; the proxy draws one of them at random, of as many as there are in the other contestant.
+As a program it is one of the two: `python -m tests.bench.plain LOOP server`, or `… LOOP proxy URL`; LOOP is `asyncio`,
+the loop that aiohttp runs on unless told otherwise, or `uvloop`. The servers serve at once; the proxy draws one of them
+at random, of as many as there are in the other contestant.
 """
 
 from __future__ import annotations
@@ -68,5 +69,6 @@ async def main(role: str, *arguments: str) -> None:
 
 
 if __name__ == "__main__":
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as loop:
-        loop.run(main(*sys.argv[1:]))
+    factory = uvloop.new_event_loop if sys.argv[1] == "uvloop" else asyncio.new_event_loop
+    with asyncio.Runner(loop_factory=factory) as loop:
+        loop.run(main(*sys.argv[2:]))
