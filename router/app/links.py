@@ -221,6 +221,7 @@ class Links:
         """Nobody has seen more dispatches than were sent; the core would find out after earlier messages were taken."""
         servers = self._driver.core.servers
         for message in messages:
+            # mypy does not follow `type(x) is C` through a variable; isinstance would, at a cost for every job.
             kind = type(message)
             if kind is Report or kind is End:
                 seen = message.seen  # type: ignore[union-attr]
