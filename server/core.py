@@ -12,6 +12,7 @@ from router.protocol.messages import Dispatch, End, Outcome, Probe, build
 from router.protocol.timer import StartTimer
 from server.announcer import Announcer
 from server.events import (
+    Disturbed,
     Drain,
     NeedsChanged,
     Open,
@@ -28,8 +29,8 @@ from server.reporter import Reporter
 from server.session import Session
 
 __all__ = [
-    "Drain", "NeedsChanged", "Open", "PatienceEnded", "ReportDue", "RouterJoined", "RouterLeft", "ServerCore",
-    "ServerEffect", "ServerEvent", "ServerSpec", "ServiceEnded", "Work",
+    "Disturbed", "Drain", "NeedsChanged", "Open", "PatienceEnded", "ReportDue", "RouterJoined", "RouterLeft",
+    "ServerCore", "ServerEffect", "ServerEvent", "ServerSpec", "ServiceEnded", "Work",
 ]  # fmt: skip
 
 
@@ -73,6 +74,7 @@ class ServerCore:
     Attributes:
         length: Jobs in its system, waiting and in service.
         busy: Busy slots.
+        disturbance: How it misbehaves.
         arrivals: Dispatches received. `started_at_once`: those that found a free slot.
         stale: Those whose pull-message or expected queue length was wrong.
         ends: Ends by outcome; arrivals = sum of ends + length, at all times.
@@ -82,6 +84,9 @@ class ServerCore:
     __slots__ = (
         "_abandons_in_service",
         "_announcer",
+        "_handlers",
+        "_held",
+        "_refusing",
         "_reporter",
         "_room",
         "_service_unit",
@@ -91,6 +96,7 @@ class ServerCore:
         "_waiting",
         "arrivals",
         "busy",
+        "disturbance",
         "draining",
         "ends",
         "length",
@@ -115,6 +121,7 @@ class ServerCore:
         self.length = 0
         self.busy = 0
         self.draining = False
+        self.disturbance = Disturbed()
         self.sessions: dict[str, Session] = {}
         self.arrivals = 0
         self.started_at_once = 0
@@ -127,6 +134,9 @@ class ServerCore:
         self._slots = spec.slots
         self._room = min(spec.capacity, ceiling)
         self._abandons_in_service = abandons_in_service
+        self._refusing = ""  # the reason for which each dispatch fails
+        self._held: list[Work] = []  # services that are over, but do not end while the server hangs
+        self._handlers = self._HANDLERS
         self._waiting: deque[Work] = deque()
         self._announcer = Announcer(spec.id, spec.slots, spec.capacity, rng)
         self._reporter = Reporter(spec.id, rng)
@@ -143,7 +153,7 @@ class ServerCore:
         Raises:
             LocalProtocolError: The event is impossible in this state; nothing was changed.
         """
-        return self._HANDLERS[type(event)](self, event, now)
+        return self._handlers[type(event)](self, event, now)
 
     @property
     def pull_messages(self) -> int:
@@ -168,8 +178,9 @@ class ServerCore:
         if stale:
             self.stale += 1
         work = Work(session, event, now, stale)
-        if self.draining:
-            return self._end(work, "failed", "draining", now)
+        if self._refusing:
+            # One that fails its jobs is as idle as before, and says so: a sink for jobs.
+            return [*announcer.settle(length), *self._end(work, "failed", self._refusing, now)]
         if length >= self._room:
             if length >= self.spec.capacity:
                 return self._end(work, "blocked", "", now)
@@ -325,7 +336,36 @@ class ServerCore:
 
     def _drain(self, event: Drain, now: float) -> list[ServerEffect]:
         self.draining = True
+        self._refusing = "draining"
         return list(self._announcer.close())
+
+    # -- misbehaviour -------------------------------------------------------------------------
+
+    def _disturbed(self, event: Disturbed, now: float) -> list[ServerEffect]:
+        if not 0.0 < event.slow < float("inf"):
+            raise LocalProtocolError(f"server {self.spec.id}: slow = {event.slow}: expected a finite number above 0")
+        self.disturbance = event
+        self._service_unit = self._time_unit / self.spec.rate * event.slow
+        self._refusing = "draining" if self.draining else "server" if event.failing else ""
+        self._handlers = self._HUNG_HANDLERS if event.hung else self._HANDLERS
+        return [] if event.hung else self._release(now)
+
+    def _service_held(self, event: ServiceEnded, now: float) -> list[ServerEffect]:
+        """The server hangs: this service is over, but does not end."""
+        if event.work.state is Work.WAITING:
+            return self._service_ended(event, now)  # which is impossible, and says so
+        self._held.append(event.work)
+        return []
+
+    def _release(self, now: float) -> list[ServerEffect]:
+        """It hangs no more: what is over ends now, in order, unless patience has ended it."""
+        held, self._held = self._held, []
+        return [
+            effect
+            for work in held
+            if work.state is Work.IN_SERVICE
+            for effect in self._leave(work, "served", now)
+        ]  # fmt: skip
 
     # One table for all servers: a thousand of their own would not stay in the processor's cache.
     _HANDLERS: ClassVar[dict[type, Callable[[ServerCore, Any, float], list[ServerEffect]]]] = {
@@ -339,4 +379,7 @@ class ServerCore:
         ReportDue: _report_due,
         Open: _open,
         Drain: _drain,
+        Disturbed: _disturbed,
     }
+    # A server that hangs has a table of its own, so that no service of the others need ask whether it hangs.
+    _HUNG_HANDLERS: ClassVar = _HANDLERS | {ServiceEnded: _service_held}

@@ -58,6 +58,20 @@ class Drain(NamedTuple):
     """Take nothing new; finish what is here."""
 
 
+class Disturbed(NamedTuple):
+    """How this server misbehaves from now on; without arguments: no more. No router is told.
+
+    Attributes:
+        slow: A service that starts takes so many times as long.
+        failing: Each dispatch ends at once as failed, with reason `server`; jobs that are here go on.
+        hung: No service ends; those that are due end when it hangs no more. Dispatches are taken in.
+    """
+
+    slow: float = 1.0
+    failing: bool = False
+    hung: bool = False
+
+
 class ServiceEnded(NamedTuple):
     """Timer: the service of this job is over."""
 
@@ -78,7 +92,7 @@ class ReportDue(NamedTuple):
 
 
 ServerEvent = (
-    Dispatch | Probe | RouterJoined | NeedsChanged | RouterLeft | Open | Drain
+    Dispatch | Probe | RouterJoined | NeedsChanged | RouterLeft | Open | Drain | Disturbed
     | ServiceEnded | PatienceEnded | ReportDue
 )  # fmt: skip
 ServerEffect = Pull | Withdraw | Report | End | StartTimer

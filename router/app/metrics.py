@@ -16,7 +16,7 @@ HTTP_REFUSALS = ("job", "json", "limit", "settings", "too_long", "websocket")
 HOPS = {"generator": "generator_router", "server": "server_router"}
 ENDS: tuple[tuple[Outcome, str], ...] = (
     ("served", ""), ("blocked", ""), ("abandoned", ""), ("failed", "no_server"), ("failed", "link_lost"),
-    ("failed", "ceiling"), ("failed", "draining"), ("failed", "policy"),
+    ("failed", "ceiling"), ("failed", "draining"), ("failed", "policy"), ("failed", "server"),
 )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from router.protocol.timer import StartTimer
 from server.app.settings import ServerSettings
 from server.app.timer import Kind, PreciseTimer
 from server.core import (
+    Disturbed,
     Drain,
     NeedsChanged,
     Open,
@@ -135,6 +136,11 @@ class ServerDriver:
     def drain(self, servers: Iterable[str]) -> None:
         """These servers take nothing new."""
         self._each([self.cores[server] for server in servers], Drain())
+
+    def disturb(self, server: str, disturbance: Disturbed) -> None:
+        """This server misbehaves from now on, in this way."""
+        self._each([self.cores[server]], disturbance)
+        self._emptied.set()  # services that were held back have ended: whoever waits for the last job looks again
 
     # -- what is there ------------------------------------------------------------------------
 

@@ -9,10 +9,12 @@ from router.protocol.messages import OUTCOMES, Dispatch, End, Probe, Pull, Repor
 from server.app.driver import ServerDriver
 from server.app.links import Links
 from server.app.settings import ServerSettings
+from server.core import Disturbed
 
 Numbers = Mapping[tuple[str, ...], float]
 
 SENT_KINDS: dict[type, str] = {Pull: "pull", Withdraw: "withdraw", Report: "report", End: "end"}
+UNDISTURBED = Disturbed()
 RECEIVED_KINDS: dict[type, str] = {Dispatch: "dispatch", Probe: "probe"}
 
 JOBS = Metric("herdless_server_jobs_total", "Jobs ended, by outcome", "counter", ("pool", "outcome"))
@@ -45,6 +47,7 @@ SERVERS = Metric("herdless_server_servers", "Servers of this process", "gauge", 
 RATE = Metric("herdless_server_rate", "Service rate of one slot, jobs per time unit", "gauge", ("pool",))
 TIME_UNIT = Metric("herdless_server_time_unit_seconds", "Seconds in a time unit", "gauge")
 DRAINING = Metric("herdless_server_draining", "Servers that take nothing new", "gauge", ("pool",))
+DISTURBED = Metric("herdless_server_disturbed", "Servers that were told to misbehave", "gauge", ("pool",))
 WAITING_UNITS = Metric(
     "herdless_server_waiting_units",
     "Waiting time in time units, zero waits in the bucket 0.0; jobs whose router was told of their end",
@@ -110,6 +113,7 @@ def make_metrics(settings: ServerSettings, driver: ServerDriver, links: Links) -
     metrics.add(RATE, total(lambda: settings.rate))
     metrics.add(TIME_UNIT, lambda: settings.time_unit_s)
     metrics.add(DRAINING, total(lambda: len(driver.draining)))
+    metrics.add(DISTURBED, total(lambda: sum(core.disturbance != UNDISTURBED for core in cores)))
     metrics.add(WAITING_UNITS, lambda: {pool: driver.waiting_units})
     metrics.add(SERVICE_UNITS, lambda: {pool: driver.service_units})
     metrics.add(TIMER_LAG, lambda: driver.lag_s)

@@ -1,4 +1,4 @@
-"""The server process over HTTP: health, readiness, metrics, its servers, and the order to drain."""
+"""The server process over HTTP: health, readiness, metrics, its servers, and the orders to drain and to misbehave."""
 
 from __future__ import annotations
 
@@ -11,6 +11,10 @@ from router.process.metrics import Metrics
 from router.process.web import application, error_reply, reply, shows
 from server.app.driver import ServerDriver
 from server.app.links import Links
+from server.core import Disturbed
+
+SLOWEST = 1e6
+"""The most that a service may be stretched, or shortened."""
 
 
 class Handlers:
@@ -48,6 +52,7 @@ class Handlers:
                 "in_service": core.busy,
                 "epoch": self._links.epoch,
                 "state": "draining" if core.draining else "live",
+                "disturbance": core.disturbance._asdict(),
             }
             for core in self._driver.cores.values()
         ]
@@ -64,6 +69,18 @@ class Handlers:
         self._links.drain(servers)
         return reply({"draining": self._driver.draining})
 
+    async def disturb(self, request: web.Request) -> web.Response:
+        """Make a server misbehave in the way that the body says, or no more."""
+        server = request.match_info["id"]
+        if server not in self._driver.cores:
+            return error_reply(404, "not_found", str(_unknown(server, self._driver)))
+        try:
+            disturbance = _disturbance(json.loads(await request.read()))
+        except (ValueError, RecursionError) as error:
+            return error_reply(400, "request", str(error))
+        self._driver.disturb(server, disturbance)
+        return reply(disturbance._asdict())
+
 
 def _servers_named(value: Any, driver: ServerDriver) -> list[str]:
     if type(value) is not dict or list(value) != ["servers"] or type(value["servers"]) is not list:
@@ -71,10 +88,28 @@ def _servers_named(value: Any, driver: ServerDriver) -> list[str]:
     servers: list[str] = []
     for name in value["servers"]:
         if type(name) is not str or name not in driver.cores:
-            known = list(driver.cores)
-            raise ValueError(f"server {name!r:.80} is not in this process, which has {known[0]} to {known[-1]}")
+            raise _unknown(name, driver)
         servers.append(name)
     return list(dict.fromkeys(servers))
+
+
+def _unknown(name: Any, driver: ServerDriver) -> ValueError:
+    known = list(driver.cores)
+    return ValueError(f"server {name!r:.80} is not in this process, which has {known[0]} to {known[-1]}")
+
+
+def _disturbance(value: Any) -> Disturbed:
+    if type(value) is not dict:
+        raise ValueError(f'expected {{"slow": …, "failing": …, "hung": …}}, each optional, found {value!r:.80}')
+    if unknown := sorted(value.keys() - set(Disturbed._fields)):
+        raise ValueError(f"unknown key {unknown[0]!r:.80}: a disturbance has {', '.join(Disturbed._fields)}")
+    slow = value.get("slow", 1.0)
+    if type(slow) not in (int, float) or not SLOWEST >= slow >= 1.0 / SLOWEST:
+        raise ValueError(f"slow = {slow!r:.80}: expected a number from {1.0 / SLOWEST:g} to {SLOWEST:g}")
+    for key in ("failing", "hung"):
+        if type(value.get(key, False)) is not bool:
+            raise ValueError(f"{key} = {value[key]!r:.80}: expected true or false")
+    return Disturbed(float(slow), value.get("failing", False), value.get("hung", False))
 
 
 def make_application(driver: ServerDriver, links: Links, metrics: Metrics) -> web.Application:
@@ -87,6 +122,7 @@ def make_application(driver: ServerDriver, links: Links, metrics: Metrics) -> we
             ("GET", "/metrics", shows(metrics)),
             ("GET", "/v1/servers", handlers.servers),
             ("POST", "/v1/drain", handlers.drain),
+            ("PUT", "/v1/servers/{id}/disturbance", handlers.disturb),
         )
     )
 

@@ -30,7 +30,9 @@ class PaperQueue:
         self.at_length: dict[int, float] = defaultdict(float)
         self.now = 0.0
         self.truths: list[Truth] = []
-        self.closed = False
+        self.closed = self.failing = self.hung = False
+        self.slow = 1.0
+        self.over: list[int] = []
 
     @property
     def length(self) -> int:
@@ -46,7 +48,9 @@ class PaperQueue:
             self.agenda.remove(entry)
             at, _, what, job = entry
             self.pass_time(at)
-            if what == "end" and job in self.serving:
+            if what == "end" and job in self.serving and self.hung:
+                self.over.append(job)
+            elif what == "end" and job in self.serving:
                 self.leave(job, "served")
             elif what == "patience" and (job in self.queue or (job in self.serving and self.in_service)):
                 self.leave(job, "abandoned")
@@ -58,8 +62,9 @@ class PaperQueue:
 
     def arrive(self, job: int, service: float, patience: float | None) -> None:
         self.arrived[job], self.length_of_service[job] = self.now, service
-        if self.closed or self.length == self.capacity:
-            self.truths.append(Truth(job, "failed" if self.closed else "blocked", self.now, 0.0, 0.0))
+        turned_away = self.closed or self.failing
+        if turned_away or self.length == self.capacity:
+            self.truths.append(Truth(job, "failed" if turned_away else "blocked", self.now, 0.0, 0.0))
             return
         at_once = len(self.serving) < self.slots
         if at_once:
@@ -71,7 +76,14 @@ class PaperQueue:
 
     def start(self, job: int) -> None:
         self.serving[job] = self.now
-        self.write(self.now + self.length_of_service[job], "end", job)
+        self.write(self.now + self.length_of_service[job] * self.slow, "end", job)
+
+    def disturb(self, slow: float, failing: bool, hung: bool) -> None:
+        self.slow, self.failing, self.hung = slow, failing, hung
+        while self.over and not hung:
+            job = self.over.pop(0)
+            if job in self.serving:
+                self.leave(job, "served")
 
     def leave(self, job: int, outcome: str) -> None:
         started = self.serving.pop(job, self.now)

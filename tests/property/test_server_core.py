@@ -17,6 +17,7 @@ from router.protocol.messages import Dispatch, End, Probe, Pull, Report, Withdra
 from router.protocol.needs import Needs, PullNeeds, ReportNeeds
 from router.protocol.timer import StartTimer
 from server.core import (
+    Disturbed,
     Drain,
     NeedsChanged,
     Open,
@@ -40,7 +41,7 @@ def state(core: ServerCore) -> Any:
     sessions = [(s.router, s.needs, s.seen, s.up, s.held, s.believed) for s in core.sessions.values()]
     outstanding = [(number, holder.router) for number, holder in core._announcer.outstanding.items()]
     counts = (core.length, core.busy, core.arrivals, core.started_at_once, core.stale, dict(core.ends))
-    return sessions, outstanding, counts, list(core.time_at_length), core.draining, len(core._waiting)
+    return sessions, outstanding, counts, list(core.time_at_length), core.draining, len(core._waiting), core.disturbance
 
 
 class ServerMachine(RuleBasedStateMachine):
@@ -104,6 +105,8 @@ class ServerMachine(RuleBasedStateMachine):
     def handle(self, event: Any, at: float) -> list[Any]:
         before = self.core.length
         effects = self.core.handle(event, at)
+        hangs_no_more = isinstance(event, Disturbed)  # several jobs may end, one after the other
+        lengths = range(self.core.length, before)
         reported: list[str] = []
         pulls = 0
         for effect in effects:
@@ -122,14 +125,15 @@ class ServerMachine(RuleBasedStateMachine):
             elif isinstance(effect, Withdraw):
                 assert self.out.pop(effect.number) == effect.router, "only what is out can be taken back"
             elif isinstance(effect, Report):
-                assert effect.length == self.core.length
+                assert effect.length == self.core.length or (hangs_no_more and effect.length in lengths)
                 assert effect.seen == self.joined[effect.router]
                 reported.append(effect.router)
             else:
                 assert isinstance(effect, End)
                 self.told.append(effect)
                 if self.needs.reports is not None and self.needs.reports.on_end:
-                    assert (effect.length, effect.seen) == (self.core.length, self.joined[effect.router])
+                    assert effect.length == self.core.length or (hangs_no_more and effect.length in lengths)
+                    assert effect.seen == self.joined[effect.router]
                 else:
                     assert effect.length is None and effect.seen is None
         assert pulls <= 1
@@ -146,6 +150,12 @@ class ServerMachine(RuleBasedStateMachine):
             assert reported == [event.router]
         elif isinstance(event, ReportDue):
             assert reported in ([], [event.session.router])
+        elif isinstance(event, Disturbed):
+            falls = before - self.core.length
+            if needs is not None and needs.change:
+                assert sorted(reported) == sorted(list(self.joined) * falls)
+            else:
+                assert len(reported) <= falls * (len(self.joined) if needs is not None and needs.to == "all" else 1)
         elif needs is not None and needs.change:
             assert sorted(reported) == (sorted(self.joined) if self.core.length != before else [])
         elif needs is not None and self.core.length < before and self.joined:
@@ -258,6 +268,18 @@ class ServerMachine(RuleBasedStateMachine):
         self.handle(Drain(), self.now)
         assert self.out == {}
 
+    @rule(slow=st.sampled_from([0.5, 1.0, 4.0]), failing=st.booleans(), hung=st.booleans())
+    def misbehaves(self, slow, failing, hung):
+        self.advance()
+        self.paper.disturb(slow, failing, hung)
+        self.handle(Disturbed(slow, failing, hung), self.now)
+
+    @rule()
+    def behaves_again(self):
+        self.advance()
+        self.paper.disturb(1.0, False, False)
+        self.handle(Disturbed(), self.now)
+
     # -- what must not happen -----------------------------------------------------------------
 
     @rule(data=st.data())
@@ -269,6 +291,7 @@ class ServerMachine(RuleBasedStateMachine):
             Probe("slow-1", stranger, 1),
             RouterLeft(stranger),
             NeedsChanged(stranger, self.needs),
+            Disturbed(slow=0.0),
         ]
         events += [RouterJoined(router, self.needs) for router in self.joined]
         events += [ServiceEnded(work) for work in self.core._waiting if work.state == "waiting"]

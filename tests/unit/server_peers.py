@@ -130,6 +130,10 @@ class Process:
         async with ClientSession() as session, session.post(self.server.make_url(path), data=body) as response:
             return response.status, await response.json()
 
+    async def put(self, path: str, body: bytes) -> tuple[int, Any]:
+        async with ClientSession() as session, session.put(self.server.make_url(path), data=body) as response:
+            return response.status, await response.json()
+
     def values(self) -> dict[str, float]:
         """Every sample that `/metrics` shows: `name{label=value,…}` to number."""
         found = {}

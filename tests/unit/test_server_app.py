@@ -31,11 +31,12 @@ async def test_servers_health_and_metrics() -> None:
         await link.send(*(link.dispatch(0, job, 1e6) for job in range(5)))
         await link.next(3)  # two first pull-messages, and one taken back
         status, body = await process.get("/v1/servers")
-        epoch = link.hello.epoch
         assert status == 200
+        same = {"pool": "slow", "epoch": link.hello.epoch, "state": "live"}
+        same["disturbance"] = {"slow": 1.0, "failing": False, "hung": False}
         assert body["servers"] == [
-            {"id": "slow-1", "pool": "slow", "queue_length": 5, "in_service": 2, "epoch": epoch, "state": "live"},
-            {"id": "slow-2", "pool": "slow", "queue_length": 0, "in_service": 0, "epoch": epoch, "state": "live"},
+            {"id": "slow-1", "queue_length": 5, "in_service": 2, **same},
+            {"id": "slow-2", "queue_length": 0, "in_service": 0, **same},
         ]
         assert (await process.get("/health"))[0] == 200
         values = process.values()
@@ -101,6 +102,53 @@ async def test_a_wrong_order_to_drain_changes_nothing(body: bytes, message: str)
         assert status == 400
         assert message in answer["error"]["message"]
         assert process.driver.draining == []
+
+
+async def test_a_server_misbehaves_as_it_is_told_and_no_more_when_it_is_told() -> None:
+    router = FakeRouter()
+    path = "/v1/servers/slow-1/disturbance"
+    async with running(router) as process:
+        link = await router.linked()
+        await link.next(2)
+        assert await process.put(path, b'{"failing": true}') == (200, {"slow": 1.0, "failing": True, "hung": False})
+        assert process.values()["herdless_server_disturbed{pool=slow}"] == 1
+        await link.send(link.dispatch(0, 1))
+        [end] = await link.next(1)
+        assert isinstance(end, End) and (end.server, end.outcome, end.reason) == ("slow-1", "failed", "server")
+        # Hung: the job of slow-1 is over long before it ends, which is when it hangs no more.
+        assert (await process.put(path, b'{"hung": true, "slow": 2}'))[1] == {
+            "slow": 2.0, "failing": False, "hung": True
+        }  # fmt: skip
+        await link.send(link.dispatch(0, 2, 0.0))
+        assert await link.next(1) == [Withdraw("slow-1", "router-1", 1)]
+        assert (await process.get("/v1/servers"))[1]["servers"][0]["disturbance"]["hung"] is True
+        draining = asyncio.create_task(process.driver.until_empty())
+        assert await process.put(path, b"{}") == (200, {"slow": 1.0, "failing": False, "hung": False})
+        await asyncio.wait_for(draining, LIMIT_S)  # nothing else would tell that the last job has ended
+        assert process.values()["herdless_server_disturbed{pool=slow}"] == 0
+
+
+@pytest.mark.parametrize(
+    ("server", "body", "status", "message"),
+    [
+        ("fast-1", b"{}", 404, "server 'fast-1' is not in this process, which has slow-1 to slow-2"),
+        ("slow-1", b"", 400, "Expecting value"),
+        ("slow-1", b"[]", 400, 'expected {"slow": …, "failing": …, "hung": …}, each optional, found []'),
+        ("slow-1", b'{"fast": 2}', 400, "unknown key 'fast': a disturbance has slow, failing, hung"),
+        ("slow-1", b'{"slow": 0}', 400, "slow = 0: expected a number from 1e-06 to 1e+06"),
+        ("slow-1", b'{"slow": NaN}', 400, "slow = nan"),
+        ("slow-1", b'{"slow": true}', 400, "slow = True"),
+        ("slow-1", b'{"hung": 1}', 400, "hung = 1: expected true or false"),
+        ("slow-1", b'{"failing": null}', 400, "failing = None: expected true or false"),
+        ("slow-1", b"[" * 5000, 400, ""),
+    ],
+)
+async def test_a_wrong_disturbance_changes_nothing(server: str, body: bytes, status: int, message: str) -> None:
+    async with running(FakeRouter()) as process:
+        found, answer = await process.put(f"/v1/servers/{server}/disturbance", body)
+        assert found == status
+        assert message in answer["error"]["message"]
+        assert process.values()["herdless_server_disturbed{pool=slow}"] == 0
 
 
 # -- settings ---------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from router.protocol.errors import LocalProtocolError
 from router.protocol.messages import Dispatch, Probe, Report, Withdraw
 from router.protocol.timer import StartTimer
 from server.core import (
+    Disturbed,
     Drain,
     PatienceEnded,
     RouterJoined,
@@ -19,7 +20,7 @@ from server.core import (
     ServerSpec,
     ServiceEnded,
 )
-from tests.unit.server_story import NOTHING, PULL, ends, opened
+from tests.unit.server_story import NOTHING, PULL, ends, kinds, opened
 
 # -- the queue --------------------------------------------------------------------------------
 
@@ -152,3 +153,84 @@ def test_a_timer_of_a_job_that_is_gone(event: Any) -> None:
         with pytest.raises(LocalProtocolError, match=r"slow-1: service of job 1 ended while it was gone"):
             core.handle(ServiceEnded(timer.event.work), 2.0)
     assert core.ends == {"served": 1}
+
+
+# -- misbehaviour -----------------------------------------------------------------------------
+
+
+def test_a_slow_server_stretches_the_services_that_start_from_then_on() -> None:
+    # Job 1 starts before and ends at 1 all the same; job 2 takes 3 times as long, 1–4, and job 3, which starts when
+    # the server is itself again, takes 1.
+    story = opened(PULL)
+    story.job(0.0)
+    story.job(0.0)
+    assert story.at(0.5, Disturbed(slow=3.0)) == [], "nobody is told"
+    assert story.core.disturbance == Disturbed(slow=3.0)
+    said = story.at(4.0, Disturbed()) + story.job(4.0) + story.at(9.0)
+    assert ends(said) == [(1, "served", 0.0, 1.0), (2, "served", 1.0, 3.0), (3, "served", 0.0, 1.0)]
+
+
+def test_a_failing_server_ends_jobs_at_once_and_is_idle_again() -> None:
+    # It is the sink that attracts jobs: each one that it fails makes it ask for the next.
+    story = opened(PULL)
+    story.at(0.0, Disturbed(failing=True))
+    for number in (1, 2):
+        said = story.job(1.0, number=number)
+        assert kinds(said) == ["Pull", "End"] and said[0].number == number + 1
+        assert (said[1].outcome, said[1].reason, said[1].stale) == ("failed", "server", False)
+    assert kinds(story.job(1.0)) == ["End"], "a message that is still out is enough"
+    assert story.core.ends == {"failed": 3} and story.core.length == 0
+    story.at(1.0, Disturbed())
+    assert ends(story.job(1.0) + story.at(9.0)) == [(4, "served", 0.0, 1.0)]
+
+
+def test_jobs_that_are_there_go_on_while_a_server_fails_new_ones() -> None:
+    story = opened(NOTHING)
+    said = story.job(0.0) + story.job(0.0) + story.at(0.5, Disturbed(failing=True)) + story.job(0.5) + story.at(9.0)
+    assert ends(said) == [(3, "failed", 0.0, 0.0), (1, "served", 0.0, 1.0), (2, "served", 1.0, 1.0)]
+
+
+def test_a_server_that_drains_says_so_even_if_it_also_fails_its_jobs() -> None:
+    story = opened(PULL)
+    story.at(0.0, Drain())
+    story.at(0.0, Disturbed(failing=True))
+    [end] = story.job(0.0)
+    assert (end.outcome, end.reason) == ("failed", "draining")
+    story.at(0.0, Disturbed())
+    [end] = story.job(0.0)
+    assert (end.outcome, end.reason) == ("failed", "draining"), "it drains still"
+
+
+def test_a_server_that_hangs_ends_no_service_until_it_hangs_no_more() -> None:
+    # Two slots. Jobs 1 and 2 are over at 1 and 2, and end at 5, when jobs 3 and 4 start.
+    story = opened(NOTHING, ServerSpec("slow-1", "slow", slots=2))
+    story.job(0.0, 2.0)
+    story.job(0.0, 1.0)
+    story.at(0.5, Disturbed(hung=True))
+    assert ends(story.job(0.5) + story.job(3.0)) == []
+    assert (story.core.length, story.core.busy) == (4, 2)
+    [report] = story.at(4.0, Probe("slow-1", "router-1", 9))
+    assert report == Report("slow-1", "router-1", 4, 4, 9), "it answers all the same"
+    said = story.at(5.0, Disturbed())
+    assert ends(said) == [(2, "served", 0.0, 5.0), (1, "served", 0.0, 5.0)], "in the order in which they were over"
+    assert ends(story.at(9.0)) == [(3, "served", 4.5, 1.0), (4, "served", 2.0, 1.0)]
+
+
+def test_patience_ends_at_a_server_that_hangs_too() -> None:
+    # Job 1 would be over at 1; its patience ends at 2, in service. Job 2, waiting, gives up at 3.
+    story = opened(NOTHING, abandons_in_service=True)
+    story.at(0.0, Disturbed(hung=True))
+    story.job(0.0, patience=2.0)
+    story.job(0.0, size=5.0, patience=3.0)
+    assert ends(story.at(4.0)) == [(1, "abandoned", 0.0, 2.0), (2, "abandoned", 2.0, 1.0)]
+    assert story.at(5.0, Disturbed()) == []
+    assert story.core.ends == {"abandoned": 2} and story.core.busy == 0
+
+
+@pytest.mark.parametrize("slow", [0.0, -1.0, float("inf"), float("nan")])
+def test_an_impossible_disturbance_changes_nothing(slow: float) -> None:
+    story = opened(NOTHING)
+    with pytest.raises(LocalProtocolError, match="expected a finite number above 0"):
+        story.at(0.0, Disturbed(slow=slow, hung=True))
+    assert story.core.disturbance == Disturbed()
+    assert ends(story.job(0.0) + story.at(9.0)) == [(1, "served", 0.0, 1.0)]

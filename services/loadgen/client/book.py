@@ -11,7 +11,7 @@ from router.protocol.stream import Answer
 # Lateness is shown from 10 µs to 100 ms, as the lag of the servers' timers is.
 _USUAL_LATENESS_S = 1e-3
 
-REASONS = ("no_router", "no_server", "link_lost", "ceiling", "draining", "policy")
+REASONS = ("no_router", "no_server", "link_lost", "ceiling", "draining", "policy", "server")
 
 
 class RunningBook:
