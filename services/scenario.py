@@ -25,6 +25,7 @@ from router.registry import make_parameters
 from server.core import ServerSpec
 from server.laws import Law, make_law
 from services.measure.records import Fleet
+from services.scenario_faults import MOST_FAULTS, Fault, all_processes, check_faults, in_order
 from services.scenario_parts import (
     MOST_SERVERS,
     Arrivals,
@@ -40,6 +41,7 @@ from services.scenario_parts import (
     TraceArrivals,
     kind_of_arrivals,
 )
+from services.scenario_processes import ServersProcess, first_processes
 from services.scenario_text import RATES, read_table, write_table
 
 
@@ -50,6 +52,7 @@ class Scenario(Part):
         policy: The table as written: `name`, and parameters of that policy.
         service: `None`: the sizes come from the trace.
         patience: `None`: jobs wait for ever.
+        faults: What goes wrong, and when; in any order.
     """
 
     name: Name
@@ -70,6 +73,7 @@ class Scenario(Part):
     service: Service | None = None
     patience: Patience | None = None
     run: RunPlan = RunPlan()
+    faults: Annotated[list[Fault], Field(default_factory=list, max_length=MOST_FAULTS)]
 
     @field_validator("patience", mode="after")
     @classmethod
@@ -80,6 +84,7 @@ class Scenario(Part):
     def _contradicts_nothing(self) -> Scenario:
         self._check_pools()
         self._check_service()
+        check_faults(self.faults, self.router_names(), self.pools)
         if self.run.time == "slotted":
             self._check_slotted()
         self._check_policy()
@@ -97,6 +102,11 @@ class Scenario(Part):
                 raise fault("but the routers are called router-1, router-2, …: choose another name",
                             "pools", place, "name", found=pool.name)  # fmt: skip
             first[pool.name] = place
+        named: dict[str, int] = {}
+        for process in first_processes(self.pools):
+            if named.setdefault(process.name, process.place) != process.place:
+                raise fault(f"but pools.{named[process.name]} has a process {process.name} too: choose another name",
+                            "pools", process.place, "name", found=process.pool.name)  # fmt: skip
         if self.servers_total > MOST_SERVERS:
             raise fault(f"{self.servers_total} servers in all, expected at most {MOST_SERVERS}", "pools")
 
@@ -116,6 +126,8 @@ class Scenario(Part):
             raise fault(f'expected "poisson" {slotted}', "arrivals", "law", found=self.arrivals.law)
         if self.service is not None and self.service.law != "exponential":
             raise fault(f'expected "exponential" {slotted}', "service", "law", found=self.service.law)
+        if self.faults:
+            raise fault(f"{slotted} nothing fails: leave [[faults]] out", "faults")
         if self.patience is not None:
             raise fault(f"{slotted} jobs wait for ever: leave [patience] out", "patience")
         for place, pool in enumerate(self.pools):
@@ -208,17 +220,21 @@ class Scenario(Part):
         """The names of the routers, in order."""
         return [f"router-{number}" for number in range(1, self.routers.count + 1)]
 
+    def processes(self) -> list[ServersProcess]:
+        """The server processes: pool after pool, then those that are added in the run."""
+        return all_processes(self.pools, self.faults)
+
+    def timeline(self) -> list[Fault]:
+        """The faults that happen, in order."""
+        return in_order(each for each in self.faults if each.at <= self.horizon)
+
     def server_specs(self) -> list[ServerSpec]:
-        """All servers, pool after pool."""
-        return [
-            ServerSpec(f"{pool.name}-{number}", pool.name, pool.rate, pool.slots, pool.capacity, place)
-            for place, pool in enumerate(self.pools)
-            for number in range(1, pool.servers + 1)
-        ]
+        """The servers that a run begins with, pool after pool."""
+        return [spec for process in self.processes() if process.added_at is None for spec in process.specs()]
 
     def fleet(self) -> Fleet:
-        """The servers as the records of a run name them."""
-        specs = self.server_specs()
+        """The servers as the records of a run name them, those included that are added in the run."""
+        specs = [spec for process in self.processes() for spec in process.specs()]
         return Fleet(
             servers=[spec.id for spec in specs],
             pool_of=np.array([spec.pool_index for spec in specs], np.int64),
@@ -266,4 +282,6 @@ def scenario_toml(scenario: Scenario) -> str:
     table = scenario.model_dump()
     for pool in table["pools"]:
         pool["capacity"] = "inf" if pool["capacity"] == math.inf else int(pool["capacity"])
+    if not table["faults"]:
+        del table["faults"]
     return write_table(table)

@@ -15,6 +15,7 @@ from services.scenario_text import RATES
 
 MOST_SERVERS = 10_000
 MOST_ROUTERS = 64
+MOST_PROCESSES = 1_000
 
 Positive = Annotated[float, Field(gt=0.0, le=1e9, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0.0, le=1e9, allow_inf_nan=False)]
@@ -92,6 +93,7 @@ class Pool(Part):
         rate: Service rate of a slot.
         slots: Jobs that a server serves at the same time.
         capacity: The most jobs that a server holds, service included; `inf` allowed.
+        processes: Into how many server processes it is split, as evenly as possible.
     """
 
     name: Name
@@ -99,6 +101,7 @@ class Pool(Part):
     rate: Positive = 1.0
     slots: Annotated[int, Field(ge=1, le=100_000)] = 1
     capacity: Annotated[float, BeforeValidator(_capacity)] = math.inf
+    processes: Annotated[int, Field(ge=1, le=MOST_PROCESSES)] = 1
 
     @model_validator(mode="after")
     def _room_for_all_slots(self) -> Self:
@@ -108,6 +111,9 @@ class Pool(Part):
                 "capacity",
                 found=int(self.capacity),
             )
+        if self.processes > self.servers:
+            raise fault(f"but servers = {self.servers}: choose processes <= {self.servers}",
+                        "processes", found=self.processes)  # fmt: skip
         return self
 
 

@@ -9,6 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from services.scenario import Scenario, parse_scenario
+from services.scenario_faults import Fault
 from services.scenario_parts import Arrivals, BurstyArrivals, Patience, Pool, Routers, RunPlan, TraceArrivals
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -23,7 +24,7 @@ def test_the_example_is_a_scenario() -> None:
     assert scenario.rate_total == 16.0  # load 0.8 of twenty servers of rate 1
 
 
-@pytest.mark.parametrize("part", [Scenario, Routers, Pool, Arrivals, TraceArrivals, Patience, RunPlan])
+@pytest.mark.parametrize("part", [Scenario, Routers, Pool, Arrivals, TraceArrivals, Patience, RunPlan, Fault])
 def test_every_key_is_explained(part: type[BaseModel]) -> None:
     missing = [key for key in part.model_fields if f"`{key}`" not in PAGE and f"[{key}]" not in PAGE]
 

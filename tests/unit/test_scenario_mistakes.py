@@ -80,7 +80,7 @@ OVERRIDDEN = {
     "tiem_unit_s=1": 'tiem_unit_s: no such key; did you mean "time_unit_s"?',
     "zzz=1": (
         "zzz: no such key; known keys: name, title, source, seed, time_unit_s, policy, routers, pools, arrivals, "
-        "service, patience, run"
+        "service, patience, run, faults"
     ),
     # routers
     "routers=3": "routers = 3, expected a table",
