@@ -10,10 +10,7 @@ from aiohttp import web
 from router.events import EndJob
 from router.policy import Policy, Server
 from router.process.web import reply
-
-STATUS = {"served": 200, "blocked": 503, "abandoned": 504, "failed": 502}
-TURNED_AWAY = {"no_server", "draining", "ceiling"}
-"""Reasons of failure for which the job may be tried again: this router or its servers had no place now."""
+from router.protocol.http import end_status
 
 
 class BadRequest(Exception):
@@ -35,7 +32,6 @@ def end_reply(router: str, effect: EndJob) -> web.Response:
     """Answer the end of a job."""
     server, end = effect.server, effect.end
     outcome, reason = effect.outcome, effect.reason
-    status = 503 if reason in TURNED_AWAY else 500 if reason == "policy" else STATUS[outcome]
     value = {
         "outcome": outcome,
         "reason": reason,
@@ -45,7 +41,7 @@ def end_reply(router: str, effect: EndJob) -> web.Response:
         "service_s": None if end is None else end.service,
         "router": router,
     }
-    return reply(value, status)
+    return reply(value, end_status(outcome, reason))
 
 
 def server_entry(server: Server, policy: Policy, draining: bool) -> dict[str, Any]:

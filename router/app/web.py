@@ -16,13 +16,14 @@ from router.app.replies import BadRequest, end_reply, server_entry
 from router.app.settings import RouterSettings, policy_in_time
 from router.app.stream import Streams
 from router.events import EndJob
+from router.openapi import description
 from router.process.metrics import Metrics
-from router.process.web import MAX_BODY_BYTES, application, error_reply, reply, shows
+from router.process.web import application, describes, error_reply, reply, shows
 from router.protocol.errors import SettingsError
+from router.protocol.http import MAX_BODY_BYTES, MAX_JOB_BYTES
 from router.protocol.stream import is_amount
 from router.registry import policy_table
 
-MAX_JOB_BYTES = 1024
 DEFAULT_SIZE = 1.0  # the mean; a router draws nothing at random for a job
 _JOB_KEYS = {"size", "patience"}
 
@@ -68,6 +69,7 @@ class RouterWeb:
                 ("GET", "/health", self.get_health),
                 ("GET", "/ready", self.get_ready),
                 ("GET", "/metrics", shows(self._metrics)),
+                describes(description),
             )
         )
         app.on_shutdown.append(self._shut_down)

@@ -9,23 +9,27 @@ from typing import Any
 
 from aiohttp import web
 
+from router.process.access import LOOKING, Access, request_fault
 from router.process.metrics import Metrics
-
-MAX_BODY_BYTES = 64 << 10  # a job is some tens of bytes
+from router.protocol import openapi
+from router.protocol.http import MAX_BODY_BYTES
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _log = logging.getLogger(__name__)
 
 
-def application(routes: Iterable[tuple[str, str, Handler]]) -> web.Application:
+def application(routes: Iterable[tuple[str, str, Handler]], access: Access) -> web.Application:
     """An application with these routes; what goes wrong in it is answered as JSON.
 
     Args:
         routes: Method, path and handler of each.
+        access: Whom to let in. What is not for looking alone (`LOOKING`) needs the token, if there is one.
     """
     app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[_errors_as_json])
     for method, path, handler in routes:
+        if access.needed and not (method == "GET" and path in LOOKING):
+            handler = guarded(handler, access, path)
         # `get` takes HEAD as well.
         app.add_routes([web.get(path, handler) if method == "GET" else web.route(method, path, handler)])
     return app
@@ -49,6 +53,29 @@ def shows(metrics: Metrics) -> Handler:
         return web.Response(body=body, headers={"Content-Type": content_type})
 
     return show
+
+
+def describes(description: Callable[[], Any]) -> tuple[str, str, Handler]:
+    """The route that gives the description of the whole interface, which is made when somebody asks for it."""
+
+    async def describe(request: web.Request) -> web.Response:
+        return reply(description())
+
+    return "GET", openapi.PATH, describe
+
+
+def guarded(handler: Handler, access: Access, path: str) -> Handler:
+    """The handler, for those requests alone that have the token: others are counted, and nothing of them is read."""
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        if access.allows(request.headers):
+            return await handler(request)
+        access.refused[path] += 1
+        answer = error_reply(401, "token", request_fault(request.method, path, request.headers))
+        answer.headers["WWW-Authenticate"] = 'Bearer realm="herdless"'
+        return answer
+
+    return handle
 
 
 @web.middleware

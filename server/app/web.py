@@ -8,10 +8,11 @@ from typing import Any
 from aiohttp import web
 
 from router.process.metrics import Metrics
-from router.process.web import application, error_reply, reply, shows
+from router.process.web import application, describes, error_reply, reply, shows
 from server.app.driver import ServerDriver
 from server.app.links import Links
 from server.core import Disturbed
+from server.openapi import description
 
 SLOWEST = 1e6
 """The most that a service may be stretched, or shortened."""
@@ -120,6 +121,7 @@ def make_application(driver: ServerDriver, links: Links, metrics: Metrics) -> we
             ("GET", "/health", handlers.health),
             ("GET", "/ready", handlers.ready),
             ("GET", "/metrics", shows(metrics)),
+            describes(description),
             ("GET", "/v1/servers", handlers.servers),
             ("POST", "/v1/drain", handlers.drain),
             ("PUT", "/v1/servers/{id}/disturbance", handlers.disturb),

@@ -12,7 +12,7 @@ from typing import Any
 
 from aiohttp import web
 
-from router.process.web import MAX_BODY_BYTES
+from router.protocol.http import MAX_BODY_BYTES
 from services.console.controls import Refused
 from services.console.security import HEADERS, host_fault, request_fault
 from services.console.viewers import Viewers

@@ -19,7 +19,7 @@ APP = """
 import asyncio, json, sys, time
 from aiohttp import web
 from router.process.serve import Listen, run, serve
-from router.process.web import MAX_BODY_BYTES
+from router.protocol.http import MAX_BODY_BYTES
 
 options = json.loads(sys.argv[1])
 drain_s = options.pop("drain_s", 0.0)

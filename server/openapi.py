@@ -1,0 +1,121 @@
+"""The description of a server process's HTTP interface."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from router.protocol.http import MAX_BODY_BYTES
+from router.protocol.openapi import (
+    SHOW_DESCRIPTION,
+    SHOW_METRICS,
+    Operation,
+    Parameter,
+    Part,
+    Reply,
+    Schema,
+    describe,
+    ref,
+)
+
+Count = Annotated[int, Field(ge=0)]
+
+
+class Disturbance(Part):
+    """How an emulated server misbehaves; what is left out is as it should be."""
+
+    slow: Annotated[float, Field(ge=1e-6, le=1e6)] = 1.0
+    """A service that starts from now on takes so many times as long."""
+    failing: bool = False
+    """Whatever is dispatched to it fails at once."""
+    hung: bool = False
+    """It takes jobs in, but no service ends."""
+
+
+class ServerState(Part):
+    """A server of this process."""
+
+    id: str
+    pool: str
+    queue_length: Count
+    """Jobs in the system: waiting and in service."""
+    in_service: Count
+    epoch: int
+    """The incarnation of this process."""
+    state: Literal["live", "draining"]
+    disturbance: Disturbance
+
+
+class Servers(Part):
+    """All servers of this process, in order."""
+
+    servers: list[ServerState]
+
+
+class Health(Part):
+    """The process lives."""
+
+    status: Literal["ok"]
+
+
+class Readiness(Part):
+    """Whether its servers can be given jobs."""
+
+    ready: bool
+    opened: bool
+    """Whether the first pull-messages were posted."""
+    links_up: Count
+    all_up: bool
+    """Whether every known router has its link."""
+    servers: Count
+    draining: Count
+
+
+class Drain(Part):
+    """Which servers shall take nothing new."""
+
+    servers: list[str]
+
+
+class Draining(Part):
+    """The servers that take nothing new, in order."""
+
+    draining: list[str]
+
+
+@cache
+def description() -> Schema:
+    """The whole description, ready for JSON."""
+    models = (Servers, Health, Readiness, Drain, Draining)
+    return describe("Herdless: a server process", _OPERATIONS, models)
+
+
+_SERVER = Parameter("id", "path", "The name of a server of this process.", {"type": "string", "minLength": 1})
+
+_OPERATIONS = (
+    Operation("GET", "/v1/servers", "List the servers", {200: Reply("All of them.", ref(Servers))}),
+    Operation(
+        "POST", "/v1/drain", "Let servers take nothing new", {200: Reply("They do not.", ref(Draining))},
+        {400: ("request",), 413: ("too_long",)},
+        details=f"Without a body: all servers of this process. At most {MAX_BODY_BYTES} bytes.",
+        body=ref(Drain), guarded=True,
+    ),
+    Operation(
+        "PUT", "/v1/servers/{id}/disturbance", "Let a server misbehave, or no longer",
+        {200: Reply("How it misbehaves now.", ref(Disturbance))},
+        {400: ("request",), 404: ("not_found",), 413: ("too_long",)},
+        parameters=(_SERVER,), body=ref(Disturbance), body_needed=True, guarded=True,
+    ),
+    Operation("GET", "/health", "Say that the process lives", {200: Reply("It does.", ref(Health))}),
+    Operation(
+        "GET", "/ready", "Say whether the servers can be given jobs",
+        {
+            200: Reply("They can.", ref(Readiness, ready={"const": True})),
+            503: Reply("They cannot: links are missing, or all of them drain.", ref(Readiness, ready={"const": False})),
+        },
+    ),
+    SHOW_METRICS,
+    SHOW_DESCRIPTION,
+)  # fmt: skip
