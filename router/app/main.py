@@ -17,7 +17,9 @@ from router.app.web import RouterWeb
 from router.core import RouterCore
 from router.policy import Policy
 from router.process import serve as process
+from router.process.access import Access, access_from_environment
 from router.process.identity import make_identity
+from router.process.tls import tls_from_environment
 from router.protocol.errors import SettingsError
 from router.registry import policy_names
 
@@ -29,9 +31,11 @@ class RouterApp:
         settings: The settings.
         policy: The policy in force at first.
         rng: The random stream of the policies.
+        access: Whom to let in; left out: everybody.
     """
 
-    def __init__(self, settings: RouterSettings, policy: Policy, rng: Random) -> None:
+    def __init__(self, settings: RouterSettings, policy: Policy, rng: Random, access: Access | None = None) -> None:
+        access = access or Access(None)
         policies = policy_names()
         counts = Counts(policies, settings.time_unit_s)
         core = RouterCore(
@@ -46,8 +50,8 @@ class RouterApp:
         self.driver = RouterDriver(core, counts)
         self.links = Links(self.driver, identity, settings.heartbeat_s)
         self.streams = Streams(self.driver, identity, settings.heartbeat_s)
-        metrics = router_metrics(self.driver, policies)
-        self.web = RouterWeb(settings, self.driver, self.links, self.streams, metrics, rng).application()
+        metrics = router_metrics(self.driver, policies, access)
+        self.web = RouterWeb(settings, self.driver, self.links, self.streams, metrics, rng).application(access)
 
     async def drain(self) -> None:
         """Take no further job, and wait for the end of those that are here."""
@@ -61,6 +65,7 @@ def run(settings: RouterSettings) -> int:
     rng = Random(f"{settings.seed}:{settings.id}:policy")
     try:
         policy = policy_in_time(settings.policy, rng, settings.time_unit_s)
+        access = access_from_environment()
     except SettingsError as error:
         sys.stderr.write(f"{settings.id}: {error}\n")
         return process.EXIT_USER_MISTAKE
@@ -71,10 +76,12 @@ def run(settings: RouterSettings) -> int:
         port=settings.port,
         drain_limit_s=settings.drain_limit_s,
         end_with_parent=settings.end_with_parent,
+        access=access,
+        tls=tls_from_environment(),
     )
 
     async def main() -> int:
-        app = RouterApp(settings, policy, rng)
+        app = RouterApp(settings, policy, rng, access)
         gc.freeze()  # what is there now stays: the collector need not look at it again
         return await process.serve(app.web, listen, app.drain)
 

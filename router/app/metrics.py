@@ -8,11 +8,13 @@ from router.app.counts import PEERS, Counts, Traffic, Waits
 from router.app.driver import RouterDriver
 from router.app.wire import REFUSALS
 from router.events import Tally
+from router.process.access import Access
 from router.process.metrics import Labels, Metric, Metrics
 from router.protocol.messages import End, Outcome, Pull, Report, Withdraw
 
 RECEIVED = {Pull: "pull", Withdraw: "withdraw", Report: "report", End: "end"}
 HTTP_REFUSALS = ("job", "json", "limit", "settings", "too_long", "websocket")
+WEBSOCKETS = {"server": "/v1/link", "generator": "/v1/stream"}
 HOPS = {"generator": "generator_router", "server": "server_router"}
 ENDS: tuple[tuple[Outcome, str], ...] = (
     ("served", ""), ("blocked", ""), ("abandoned", ""), ("failed", "no_server"), ("failed", "link_lost"),
@@ -24,13 +26,13 @@ def _metric(name: str, meaning: str, kind: str, *labels: str) -> Metric:
     return Metric(f"herdless_router_{name}", meaning, kind, labels)  # type: ignore[arg-type]
 
 
-def router_metrics(driver: RouterDriver, policies: Sequence[str]) -> Metrics:
+def router_metrics(driver: RouterDriver, policies: Sequence[str], access: Access) -> Metrics:
     """The metrics of one router, with a series for each of `policies` from the start."""
     metrics = Metrics()
     _add_work(metrics, driver, policies)
     _add_times(metrics, driver.counts)
     _add_servers(metrics, driver)
-    _add_wire(metrics, driver)
+    _add_wire(metrics, driver, access)
     return metrics
 
 
@@ -123,7 +125,7 @@ def _add_servers(metrics: Metrics, driver: RouterDriver) -> None:
     )
 
 
-def _add_wire(metrics: Metrics, driver: RouterDriver) -> None:
+def _add_wire(metrics: Metrics, driver: RouterDriver, access: Access) -> None:
     core, counts = driver.core, driver.counts
 
     def sent() -> dict[Labels, float]:
@@ -140,6 +142,9 @@ def _add_wire(metrics: Metrics, driver: RouterDriver) -> None:
         found: dict[Labels, float] = {("http", reason): n for reason, n in counts.http_refusals.items()}
         for peer, traffic in counts.traffic.items():
             found.update({(peer, reason): n for reason, n in traffic.refusals.items()})
+        for peer, path in WEBSOCKETS.items():
+            found[peer, "token"] = access.refused[path]
+        found["http", "token"] = access.refused.total() - sum(access.refused[path] for path in WEBSOCKETS.values())
         return found
 
     def by_peer(read: Callable[[Traffic], float]) -> Callable[[], dict[Labels, float]]:

@@ -17,6 +17,7 @@ from router.app.settings import RouterSettings, policy_in_time
 from router.app.stream import Streams
 from router.events import EndJob
 from router.openapi import description
+from router.process.access import Access
 from router.process.metrics import Metrics
 from router.process.web import application, describes, error_reply, reply, shows
 from router.protocol.errors import SettingsError
@@ -56,8 +57,12 @@ class RouterWeb:
         self._rng = rng
         self._loop = asyncio.get_running_loop()
 
-    def application(self) -> web.Application:
-        """The aiohttp application."""
+    def application(self, access: Access) -> web.Application:
+        """The aiohttp application.
+
+        Args:
+            access: Whom to let in.
+        """
         app = application(
             (
                 ("POST", "/v1/jobs", self.post_job),
@@ -70,7 +75,8 @@ class RouterWeb:
                 ("GET", "/ready", self.get_ready),
                 ("GET", "/metrics", shows(self._metrics)),
                 describes(description),
-            )
+            ),
+            access,
         )
         app.on_shutdown.append(self._shut_down)
         return app

@@ -4,7 +4,10 @@
 
 When it listens it writes one line on standard output, from which who started it learns the port:
 
-    {"event": "listening", "role": "router", "id": "router-1", "url": "http://127.0.0.1:43127", "pid": 123}
+    {"event": "listening", "role": "router", "id": "router-1", "url": "http://127.0.0.1:43127", "pid": 123,
+     "access": "loopback", "tls": "off"}
+
+`access` says who may: `token`, whoever has it; `loopback`, whoever is on this machine, because no token is set.
 """
 
 import asyncio
@@ -17,10 +20,14 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import web
+
+from router.process.access import Access, bind_fault
+from router.process.tls import Tls
+from router.protocol.errors import SettingsError
 
 EXIT_OK = 0
 EXIT_USER_MISTAKE = 2
@@ -43,6 +50,8 @@ class Listen:
         drain_limit_s: After so long a drain is given up.
         close_limit_s: So long may handlers that still run after the drain delay the exit.
         end_with_parent: End when standard input ends: see `end_with_parent`.
+        access: Without a token in it, the process is bound to no other than a loopback address.
+        tls: How it is spoken to.
     """
 
     role: str
@@ -52,6 +61,8 @@ class Listen:
     drain_limit_s: float = 10.0
     close_limit_s: float = 1.0
     end_with_parent: bool = False
+    access: Access = field(default_factory=lambda: Access(None))
+    tls: Tls = field(default_factory=Tls)
 
 
 class _CannotListen(Exception):
@@ -86,12 +97,17 @@ async def serve(app: web.Application, listen: Listen, drain: Callable[[], Awaita
         drain: Called once at the first signal.
 
     Returns:
-        EXIT_OK; EXIT_RUN_INVALID when the port is in use; EXIT_USER_MISTAKE when host and port cannot be had.
+        EXIT_OK; EXIT_RUN_INVALID when the port is in use; EXIT_USER_MISTAKE when host and port cannot be had, when
+        the host is more than this machine and there is no token, or when a file of TLS is not what it should be.
     """
     if listen.end_with_parent:
         end_with_parent()
     try:
-        listener = await _bind(listen.host, listen.port)
+        ssl_context = listen.tls.server_context()
+        listener = await _bind(listen)
+    except SettingsError as error:
+        _complain(listen, str(error))
+        return EXIT_USER_MISTAKE
     except _CannotListen as error:
         _complain(listen, f"cannot listen on {listen.host}:{listen.port}: {error}")
         return error.code
@@ -109,7 +125,7 @@ async def serve(app: web.Application, listen: Listen, drain: Callable[[], Awaita
     )
     try:
         await runner.setup()
-        await web.SockSite(runner, listener, backlog=_BACKLOG).start()
+        await web.SockSite(runner, listener, ssl_context=ssl_context, backlog=_BACKLOG).start()
         _announce(listen, listener)
         await signals.get()
         if drain is not None:
@@ -143,14 +159,17 @@ def end_with_parent() -> None:
     threading.Thread(target=watch, name="end-with-parent", daemon=True).start()
 
 
-async def _bind(host: str, port: int) -> socket.socket:
+async def _bind(listen: Listen) -> socket.socket:
     """Open the listening socket: one address only, so that port 0 gives one port."""
+    host, port = listen.host, listen.port
     if not 0 <= port <= 65535:
         raise _CannotListen(EXIT_USER_MISTAKE, "expected a port from 0 (any free one) to 65535")
     loop = asyncio.get_running_loop()
     try:
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, address = found[0]
+        if fault := bind_fault(str(address[0]), listen.access):
+            raise _CannotListen(EXIT_USER_MISTAKE, fault)
         return socket.create_server(address[:2], family=family, backlog=_BACKLOG)
     except UnicodeError:
         raise _CannotListen(EXIT_USER_MISTAKE, "between dots a host has 1 to 63 letters") from None
@@ -183,8 +202,10 @@ def _announce(listen: Listen, listener: socket.socket) -> None:
     host, port = listener.getsockname()[:2]
     # Bound to every address: the loopback one is where the parent, on this machine, reaches it.
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-    line = {"event": "listening", "role": listen.role, "id": listen.id, "url": url, "pid": os.getpid()}
+    scheme = "http" if listen.tls.kind == "off" else "https"
+    url = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+    line = {"event": "listening", "role": listen.role, "id": listen.id, "url": url, "pid": os.getpid(),
+            "access": "token" if listen.access.needed else "loopback", "tls": listen.tls.kind}  # fmt: skip
     sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()
 

@@ -10,6 +10,7 @@ from ipaddress import ip_address
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from router.process.tls import CA, found_by_name, tls_from_environment
 from router.protocol.errors import SettingsError
 
 DEFAULT_PORT = 8080
@@ -22,14 +23,16 @@ class Address(NamedTuple):
 
     ip: str
     port: int
+    secure: bool = False
+    """Whether it is dialled by TLS."""
 
     @property
     def url(self) -> str:
         """The address as the beginning of a URL."""
-        return f"http://[{self.ip}]:{self.port}" if ":" in self.ip else f"http://{self.ip}:{self.port}"
+        return f"{'https' if self.secure else 'http'}://{self}"
 
     def __str__(self) -> str:
-        return self.url.removeprefix("http://")
+        return f"[{self.ip}]:{self.port}" if ":" in self.ip else f"{self.ip}:{self.port}"
 
 
 class Target(NamedTuple):
@@ -37,6 +40,7 @@ class Target(NamedTuple):
 
     host: str
     port: int
+    secure: bool = False
 
 
 Resolve = Callable[[str, int], Awaitable[list[Address]]]
@@ -45,16 +49,22 @@ Resolve = Callable[[str, int], Awaitable[list[Address]]]
 def parse_target(text: str) -> Target:
     """Read a URL (`http://router:8080`), `host:port`, or a name alone (port 8080).
 
+    Rule: what has no scheme is dialled by TLS where files of TLS are given, else without.
+
     Raises:
-        SettingsError: It is none of them.
+        SettingsError: It is none of them, or TLS is asked for and nobody has said whom to trust.
     """
+    by_tls = tls_from_environment().dials
     try:
-        parts = urlsplit(text if "://" in text else f"//{text}", scheme="http")
+        parts = urlsplit(text if "://" in text else f"//{text}", scheme="https" if by_tls else "http")
         host, port = parts.hostname, parts.port
     except ValueError as error:
         raise _unreadable(text, str(error)) from None
-    if parts.scheme not in ("http", "ws"):
+    if parts.scheme not in ("http", "ws", "https", "wss"):
         raise _unreadable(text, f"scheme {parts.scheme} is not spoken here")
+    secure = parts.scheme in ("https", "wss")
+    if secure and not by_tls:
+        raise _unreadable(text, f"for TLS, say whom to trust: --tls-ca FILE or {CA}")
     if not host or any(letter.isspace() for letter in host):
         raise _unreadable(text, "there is no host")
     try:
@@ -65,7 +75,7 @@ def parse_target(text: str) -> Target:
         raise _unreadable(text, "nothing may follow or precede host and port")
     if port == 0:
         raise _unreadable(text, "port 0 cannot be dialled")
-    return Target(host, DEFAULT_PORT if port is None else port)
+    return Target(host, DEFAULT_PORT if port is None else port, secure)
 
 
 def _unreadable(text: str, why: str) -> SettingsError:
@@ -84,7 +94,10 @@ async def resolve(host: str, port: int) -> list[Address]:
         pass
     # IPv4 only: a name that has both kinds of address would otherwise lead to each router twice.
     found = await asyncio.get_running_loop().getaddrinfo(host, port, family=socket.AF_INET, type=socket.SOCK_STREAM)
-    return sorted({Address(str(sockaddr[0]), port) for *_, sockaddr in found})
+    addresses = sorted({Address(str(sockaddr[0]), port) for *_, sockaddr in found})
+    for address in addresses:
+        found_by_name(address.ip, host)
+    return addresses
 
 
 class Discovery:
@@ -136,9 +149,11 @@ class Discovery:
 
     async def _look_up(self, target: Target) -> None:
         try:
-            self._known[target] = await self._resolve(target.host, target.port)
+            found = await self._resolve(target.host, target.port)
+            self._known[target] = [address._replace(secure=target.secure) for address in found]
         except (OSError, UnicodeError) as error:  # UnicodeError: a name that no name server could know
             self.failures += 1
             if target not in self._known:
                 self._known[target] = []
-                _log.warning("router %s:%d cannot be looked up: %s; it is tried again", *target, error)
+                where = target.host, target.port
+                _log.warning("router %s:%d cannot be looked up: %s; it is tried again", *where, error)

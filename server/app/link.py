@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import ClientError, ClientWebSocketResponse, WSCloseCode, WSMsgType
 
+from router.process.client import failure, is_refusal
 from router.process.outbox import Outbox, dial
 from router.protocol.codec import FROM_ROUTER, LinkCodec, unpack
 from router.protocol.errors import RemoteProtocolError
@@ -87,6 +88,7 @@ class Link:
         self.up = False
         self.wanted = True
         self.duplicate = False
+        self._warned = False
         self._links = links
         self._driver = links.driver
         settings = links.settings
@@ -106,7 +108,10 @@ class Link:
                 await self._once()
             except (ClientError, OSError, TimeoutError) as error:
                 self._links.counts.failures += 1
-                _log.info("no link to %s: %r", self.address, error)
+                # What waiting does not mend is told at once, but not each time.
+                level = logging.WARNING if is_refusal(error) and not self._warned else logging.INFO
+                self._warned = level == logging.WARNING or self._warned
+                _log.log(level, "no link to %s: %s", self.address, failure(error))
             # A router that drops the link as soon as it is up must not be dialled ever faster.
             if clock() - began > settings.reconnect_most_s:
                 self._backoff.reset()
@@ -177,6 +182,7 @@ class Link:
         self._shares_clock = welcome.boot == self._links.boot
         self._codec = LinkCodec(welcome.router, list(self._driver.cores), FROM_ROUTER)
         self.up = True
+        self._warned = False
         self._links.counts.ups += 1
         self._driver.router_joined(welcome.router, welcome.needs, self._outbox.put)
         self._links.joined(self)

@@ -6,8 +6,9 @@ import asyncio
 import logging
 from functools import partial
 
-from aiohttp import ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
+from aiohttp import ClientSession
 
+from router.process.client import open_session
 from router.process.identity import make_identity
 from router.protocol.notices import VERSION, Drains, Hello, ServerEntry, encode_notice
 from server.app.discovery import Address, Discovery, Resolve, parse_target, resolve
@@ -56,11 +57,7 @@ class Links:
 
     async def start(self) -> None:
         """Begin to look for routers."""
-        self.session = ClientSession(
-            connector=TCPConnector(limit=0),  # every link is a connection for good: a limit would be a hidden queue
-            cookie_jar=DummyCookieJar(),
-            timeout=ClientTimeout(total=None),
-        )
+        self.session = open_session()
         self._discovering = asyncio.create_task(self._discovery.run())
 
     async def close(self) -> None:

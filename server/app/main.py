@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import gc
 import logging
+import sys
 
-from router.process.serve import Listen, serve
+from router.process.access import access_from_environment
+from router.process.serve import EXIT_USER_MISTAKE, Listen, serve
 from router.process.serve import run as run_loop
+from router.process.tls import tls_from_environment
+from router.protocol.errors import SettingsError
 from server.app.driver import ServerDriver
 from server.app.links import Links
 from server.app.metrics import make_metrics
@@ -34,6 +38,12 @@ async def serve_servers(settings: ServerSettings) -> int:
             "choose a larger time_unit_s (now %g)",
             settings.mean_service_s * 1e3, SHORTEST_SERVICE_S * 1e3, settings.time_unit_s,
         )  # fmt: skip
+    try:
+        access, tls = access_from_environment(), tls_from_environment()
+        tls.client_context()  # a file that is not what it should be is told now, not at the first link
+    except SettingsError as error:
+        sys.stderr.write(f"{settings.id}: {error}\n")
+        return EXIT_USER_MISTAKE
     driver = ServerDriver(settings)
     links = Links(settings, driver)
 
@@ -48,8 +58,10 @@ async def serve_servers(settings: ServerSettings) -> int:
         port=settings.port,
         drain_limit_s=settings.drain_limit_s,
         end_with_parent=settings.end_with_parent,
+        access=access,
+        tls=tls,
     )
-    app = make_application(driver, links, make_metrics(settings, driver, links))
+    app = make_application(driver, links, make_metrics(settings, driver, links, access), access)
     gc.freeze()  # what is there now stays: the collector need not look at it again
     try:
         return await serve(app, listen, drain)

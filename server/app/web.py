@@ -7,6 +7,7 @@ from typing import Any
 
 from aiohttp import web
 
+from router.process.access import Access
 from router.process.metrics import Metrics
 from router.process.web import application, describes, error_reply, reply, shows
 from server.app.driver import ServerDriver
@@ -113,8 +114,10 @@ def _disturbance(value: Any) -> Disturbed:
     return Disturbed(float(slow), value.get("failing", False), value.get("hung", False))
 
 
-def make_application(driver: ServerDriver, links: Links, metrics: Metrics) -> web.Application:
-    """The application; it dials routers while it runs."""
+def make_application(
+    driver: ServerDriver, links: Links, metrics: Metrics, access: Access | None = None
+) -> web.Application:
+    """The application; it dials routers while it runs. It lets everybody in if it is not told whom."""
     handlers = Handlers(driver, links)
     app = application(
         (
@@ -125,7 +128,8 @@ def make_application(driver: ServerDriver, links: Links, metrics: Metrics) -> we
             ("GET", "/v1/servers", handlers.servers),
             ("POST", "/v1/drain", handlers.drain),
             ("PUT", "/v1/servers/{id}/disturbance", handlers.disturb),
-        )
+        ),
+        access or Access(None),
     )
 
     async def start(_: web.Application) -> None:

@@ -133,6 +133,8 @@ def test_it_says_where_it_listens_and_answers_there(start):
         "id": "router-1",
         "url": line["url"],
         "pid": process.popen.pid,
+        "access": "loopback",
+        "tls": "off",
     }
     with connect(line["url"]) as connection:
         assert ask(connection) == (200, "ready")
@@ -160,7 +162,7 @@ def test_a_port_in_use_is_named_and_exits_3(start):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"host": "192.0.2.1"}, "Cannot assign requested address"),  # TEST-NET-1: on no machine
+        ({"host": "192.0.2.1"}, "without a token only this machine may be listened to"),
         ({"host": "no such name"}, "expected an address of this machine or a name that resolves to one"),
         ({"host": "a" * 64}, "between dots a host has 1 to 63 letters"),
         ({"port": 70000}, "expected a port from 0 (any free one) to 65535"),

@@ -11,6 +11,7 @@ import yaml
 from router.app.main import RouterApp
 from router.app.metrics import router_metrics
 from router.app.settings import RouterSettings
+from router.process.access import Access
 from router.process.metrics import Metric
 from router.registry import make_policy, policy_names
 from server.app.driver import ServerDriver
@@ -43,7 +44,7 @@ async def catalogue() -> list[Metric]:
     endless.stop()
     load = load_metrics(endless, 1.0)
     exporter = exporter_metrics(Watch(ExporterSettings(scenario, "127.0.0.1:1")))
-    all_of = (router_metrics(router.driver, policy_names()), server, load, exporter)
+    all_of = (router_metrics(router.driver, policy_names(), Access(None)), server, load, exporter)
     return [metric for metrics in all_of for metric in metrics.catalogue]
 
 

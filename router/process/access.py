@@ -1,0 +1,116 @@
+"""Who may speak to a process: whoever has the token of the cluster, and without a token whoever is on this machine.
+
+The token comes from a file or from the environment, never from a command line, which everybody on a machine can read.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import re
+from collections import Counter
+from collections.abc import Mapping
+from ipaddress import IPv6Address, ip_address
+from pathlib import Path
+
+from router.protocol.errors import SettingsError
+
+TOKEN = "HERDLESS_TOKEN"
+TOKEN_FILE = "HERDLESS_TOKEN_FILE"
+
+LOOKING = frozenset(
+    ("/health", "/ready", "/metrics", "/openapi.json", "/v1/servers", "/v1/policy", "/v1/load", "/v1/model")
+)
+"""What may be read without the token, by GET and HEAD; whatever is not named here needs it."""
+
+_SHORTEST, _LONGEST = 16, 1024
+_TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750, section 2.1
+_HOW = f"--token-file FILE, {TOKEN_FILE} or {TOKEN}"
+
+
+class Access:
+    """What lets a request in.
+
+    Args:
+        token: The secret of the cluster; `None`: there is none, and everybody who reaches the process may.
+
+    Attributes:
+        refused: Requests that were refused, by path.
+    """
+
+    def __init__(self, token: str | None) -> None:
+        self.refused: Counter[str] = Counter()
+        self._token = None if token is None else token.encode()
+
+    def __repr__(self) -> str:
+        # Never the token: this may stand in a log.
+        return f"Access({'a token' if self.needed else None})"
+
+    @property
+    def needed(self) -> bool:
+        """Whether a token is asked for."""
+        return self._token is not None
+
+    def allows(self, headers: Mapping[str, str]) -> bool:
+        """Whether these headers of a request hold the token; takes as long for every wrong one."""
+        if self._token is None:
+            return True
+        scheme, _, found = headers.get("Authorization", "").partition(" ")
+        # Bytes that are no text come as surrogates, which only this way back takes.
+        given = found.strip().encode("utf-8", "surrogateescape")
+        return hmac.compare_digest(given, self._token) and scheme.lower() == "bearer"
+
+    def headers(self) -> dict[str, str]:
+        """What a client sends with each request."""
+        return {} if self._token is None else {"Authorization": f"Bearer {self._token.decode()}"}
+
+
+def access_from_environment() -> Access:
+    """What the environment of this process says now.
+
+    Raises:
+        SettingsError: The file cannot be read, or what it holds is no token.
+    """
+    if name := os.environ.get(TOKEN_FILE):
+        try:
+            return Access(_checked(Path(name).read_text(encoding="ascii").strip(), f"the file {name}"))
+        except (OSError, UnicodeError) as error:
+            why = getattr(error, "strerror", None) or "it is not plain text"
+            raise SettingsError(f"{TOKEN_FILE} = {name}: the token cannot be read: {why}") from None
+    token = os.environ.get(TOKEN)
+    return Access(None if not token else _checked(token, TOKEN))
+
+
+def _checked(token: str, where: str) -> str:
+    """The token, unless it is none; what it is stands in no message."""
+    if not _SHORTEST <= len(token) <= _LONGEST:
+        raise SettingsError(
+            f"{where} holds {len(token)} characters: expected a token of {_SHORTEST} to {_LONGEST}, "
+            "which nobody can guess: herdless token FILE makes one"
+        )
+    if not _TOKEN.fullmatch(token):
+        raise SettingsError(f"{where} holds no token: expected one word of letters, digits and . _ ~ + / -")
+    return token
+
+
+def bind_fault(address: str, access: Access) -> str:
+    """What speaks against listening at an IP address; empty: nothing.
+
+    Rule: without a token, at the loopback addresses only.
+    """
+    if access.needed or _is_loopback(address):
+        return ""
+    return f"without a token only this machine may be listened to: set one ({_HOW}), or choose --host 127.0.0.1"
+
+
+def request_fault(method: str, path: str, headers: Mapping[str, str]) -> str:
+    """What to tell a client whose request was refused."""
+    wrong = "another token than this process has" if "Authorization" in headers else "no token"
+    return f"{method} {path}: {wrong}: expected the header Authorization: Bearer TOKEN (herdless takes it from {_HOW})"
+
+
+def _is_loopback(address: str) -> bool:
+    ip = ip_address(address.partition("%")[0])
+    if isinstance(ip, IPv6Address) and ip.ipv4_mapped is not None:
+        ip = ip.ipv4_mapped
+    return ip.is_loopback
