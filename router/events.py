@@ -34,6 +34,13 @@ class ServerLeft(NamedTuple):
     server: str
 
 
+class ServerRated(NamedTuple):
+    """The server says that its rate is another one from now on."""
+
+    server: str
+    rate: float
+
+
 class PolicyChanged(NamedTuple):
     """From now on jobs are decided by another policy, made new.
 
@@ -52,7 +59,7 @@ class ProbesDue(NamedTuple):
 
 
 RouterEvent = (
-    JobArrived | Pull | Withdraw | Report | End | ServerJoined | ServerDraining | ServerLeft
+    JobArrived | Pull | Withdraw | Report | End | ServerJoined | ServerDraining | ServerLeft | ServerRated
     | PolicyChanged | Draining | ProbesDue
 )  # fmt: skip
 

@@ -40,9 +40,13 @@ class Server:
         outstanding: Jobs that this router has there: dispatched, and not ended.
         sent: Dispatches on this link so far.
         view: The queue length that this router believes in; `None`: it was not told under the policy in force.
+        failed: Jobs of ours that it has ended as failed.
+        left: Its link is lost; whoever comes under its name is another one.
     """
 
-    __slots__ = ("capacity", "id", "outstanding", "pool", "pool_index", "rate", "sent", "slots", "view")
+    __slots__ = (
+        "capacity", "failed", "id", "left", "outstanding", "pool", "pool_index", "rate", "sent", "slots", "view",
+    )  # fmt: skip
 
     def __init__(self, id: str, pool: str, rate: float, slots: int, capacity: float, pool_index: int = 0) -> None:
         self.id = id
@@ -54,6 +58,8 @@ class Server:
         self.outstanding = 0
         self.sent = 0
         self.view: int | None = None
+        self.failed = 0
+        self.left = False
 
     def __repr__(self) -> str:
         return f"Server({self.id}, view={self.view}, outstanding={self.outstanding})"
@@ -126,8 +132,8 @@ def check_sample(d: int, replacement: bool, fleet: Fleet) -> None:
 class Policy(ABC):
     """Chooses a server for each job. Pure: no clock, no await, no log; randomness from `rng` alone.
 
-    The core tells it of every server that it may choose from (`on_join`, `on_leave`; a draining
-    server has left), and of whatever it asked for with `needs`. It writes what it knows into the
+    The core tells it of every server that it may choose from (`on_join`, `on_leave`; a server that
+    drains or is set aside has left), and of whatever it asked for with `needs`. It writes what it knows into the
     `Server` objects before it calls a hook, so that a policy which ranks servers needs one index and
     one line a hook. Only `on_arrival` is mandatory, and it is called only while there is a server.
 
@@ -166,6 +172,9 @@ class Policy(ABC):
         """Decide on the answers to a `Probe`: one each from the servers that answered, at least one."""
         raise LocalProtocolError(f"policy {self.name} probed, but has no on_reports")
 
+    def on_rate(self, server: Server) -> None:
+        """`server.rate` was just changed; the server, what is known of it and its pull-messages stay."""
+
     def on_pull(self, server: Server, number: int) -> None:
         """`server` says that it is idle, or has vacancy."""
 
@@ -186,9 +195,13 @@ class Policy(ABC):
         """Slotted time only: a slot begins. The servers (all different) to be asked for their lengths first."""
         return ()
 
+    def messages(self, server: Server) -> Sequence[int]:
+        """The numbers of the pull-messages of `server` that are held."""
+        return ()
+
     def held(self, server: Server) -> int:
-        """Pull-messages of `server` that are held."""
-        return 0
+        """How many those are."""
+        return len(self.messages(server))
 
     @property
     def held_total(self) -> int:

@@ -101,6 +101,11 @@ class ServerIndex:
         if entry.place >= 0:
             self._index.remove(entry)
 
+    def rate(self, server: Server, length: int | None) -> None:
+        """The server has another rate; it is ranked anew at `length` jobs."""
+        self._entries[server].table = self._ranks.table(server)
+        self.update(server, length)
+
     def update(self, server: Server, length: int | None) -> None:
         """The server now has `length` jobs."""
         entry = self._entries[server]

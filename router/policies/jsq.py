@@ -34,6 +34,10 @@ class _ByView(Policy):
         self._servers.remove(server)
         self._index.leave(server)
 
+    def on_rate(self, server: Server) -> None:
+        """Rank it by its new rate."""
+        self._index.rate(server, server.view)
+
     def on_report(self, server: Server) -> None:
         """Rank it by its new view."""
         self._index.update(server, server.view)

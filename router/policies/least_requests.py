@@ -65,6 +65,10 @@ class LeastRequests(Policy):
         self._servers.remove(server)
         self._index.leave(server)
 
+    def on_rate(self, server: Server) -> None:
+        """Rank it by its new rate."""
+        self._index.rate(server, server.outstanding)
+
     def on_sent(self, server: Server) -> None:
         """One more."""
         self._index.update(server, server.outstanding)

@@ -106,6 +106,11 @@ class Lsq(Policy):
         self._by_rate.remove(server)
         self._index.leave(server)
 
+    def on_rate(self, server: Server) -> None:
+        """Rank it, and draw it, by its new rate."""
+        self._by_rate.add(server, server.rate)
+        self._index.rate(server, _believed(server))
+
     def on_report(self, server: Server) -> None:
         """Rank it by its new view."""
         self._index.update(server, _believed(server))

@@ -58,6 +58,9 @@ class _Fallback:
     def changed(self, server: Server) -> None:
         """What the router knows of `server` has changed."""
 
+    def rate(self, server: Server) -> None:
+        """The rate of `server` has changed."""
+
     def decide(self, rng: Random) -> Assign | Probe:
         return Assign(self._servers.draw(rng), fallback=True)
 
@@ -73,6 +76,9 @@ class _Weighted(_Fallback):
 
     def leave(self, server: Server) -> None:
         self._draw.remove(server)
+
+    def rate(self, server: Server) -> None:
+        self._draw.add(server, server.rate)
 
     def decide(self, rng: Random) -> Assign:
         return Assign(self._draw.draw(rng), fallback=True)
@@ -100,6 +106,9 @@ class _LeastRequests(_Fallback):
     def changed(self, server: Server) -> None:
         self._index.update(server, server.outstanding)
 
+    def rate(self, server: Server) -> None:
+        self._index.rate(server, server.outstanding)
+
     def decide(self, rng: Random) -> Assign:
         server = self._index.choose(rng)
         assert server is not None
@@ -123,6 +132,9 @@ class _View(_Fallback):
 
     def changed(self, server: Server) -> None:
         self._index.update(server, server.view)
+
+    def rate(self, server: Server) -> None:
+        self._index.rate(server, server.view)
 
     def decide(self, rng: Random) -> Assign:
         server = self._index.choose(rng)
@@ -206,6 +218,13 @@ class Pull(Policy):
         del self._by_server[server]
         self._fallback.leave(server)
 
+    def on_rate(self, server: Server) -> None:
+        """Rank its messages, and itself, by its new rate."""
+        if self._fastest:
+            for message in self._held(server):
+                self._messages.move(message, -server.rate)
+        self._fallback.rate(server)
+
     def on_pull(self, server: Server, number: int) -> None:
         """Keep the message, once."""
         message = None
@@ -267,9 +286,9 @@ class Pull(Policy):
         self._asked.clear()
         return ()
 
-    def held(self, server: Server) -> int:
-        """Messages of `server` that are held."""
-        return len(self._held(server))
+    def messages(self, server: Server) -> Sequence[int]:
+        """Numbers of the messages of `server` that are held."""
+        return [message.number for message in self._held(server)]
 
     @property
     def held_total(self) -> int:

@@ -105,6 +105,10 @@ class WeightedRandom(Policy):
         """One less to draw from."""
         self._draw.remove(server)
 
+    def on_rate(self, server: Server) -> None:
+        """Draw it by its new weight."""
+        self._draw.add(server, self._weight(server))
+
     def on_arrival(self, job: Job) -> Assign:
         """Draw a server by weight."""
         return Assign(self._draw.draw(self.rng))
