@@ -70,6 +70,9 @@ def sample(population: Population[T], d: int, replacement: bool, rng: Random) ->
         return [items[place] for place in dict.fromkeys([int(random() * count) for _ in range(d)])]
     if d >= count:
         return list(items)
+    if d == 2:  # the rule below, for what is by far the most frequent
+        place, other = int(random() * (count - 1)), int(random() * count)
+        return [items[place], items[other if other != place else count - 1]]
     # Floyd: each step adds one place of 0..top, so that all sets of d are equally likely; a dict keeps the order.
     places: dict[int, None] = {}
     for top in range(count - d, count):

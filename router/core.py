@@ -147,18 +147,20 @@ class RouterCore:
         probing = Probing(job, self.policy, self.tally, servers, due, attempt)
         self._probing[job.id] = probing
         self.tally.probes += len(servers)
-        effects: list[RouterEffect] = [build(Probe, (server.id, self.id, job.id)) for server in servers]
+        effects: list[RouterEffect] = []
+        for server in servers:
+            effects.append(build(Probe, (server.id, self.id, job.id)))  # noqa: PERF401  # a comprehension is a call
         if not self._probe_timer:
             self._probe_timer = True
             effects.append(StartTimer(due, ProbesDue()))
         return effects
 
     def _dispatch(self, job: Job, assign: Assign, tally: Tally, attempt: int) -> Dispatch:
-        server = assign.server
+        server, pull_number, expected, fallback, _ = assign
         self._dispatches = number = self._dispatches + 1
         self.in_flight[number] = build(InFlight, (job, server, tally, assign, attempt))
         tally.dispatches += 1
-        if assign.fallback:
+        if fallback:
             tally.fallbacks += 1
         server.sent += 1
         server.outstanding += 1
@@ -170,8 +172,8 @@ class RouterCore:
             except Exception as error:
                 self._on_error(self.policy, error)
         held = self.policy.held_total if self._tells_held else 0
-        size, patience = job.size, job.patience
-        return build(Dispatch, (server.id, self.id, number, size, patience, assign.number, assign.expected, held))
+        _, size, patience = job
+        return build(Dispatch, (server.id, self.id, number, size, patience, pull_number, expected, held))
 
     def _not_dispatched(self, job: Job, decision: object, policy: Policy, tally: Tally) -> EndJob:
         if type(decision) is Block:
@@ -188,31 +190,31 @@ class RouterCore:
         return EndJob(job, outcome, reason, None, None, tally.policy, False)
 
     def _end(self, event: End, now: float) -> list[RouterEffect]:
-        record = self.in_flight.get(event.job)
-        if record is None or record.server.id != event.server:
+        from_server, _, number, outcome, reason, _, _, _, stale, length, seen = event
+        record = self.in_flight.get(number)
+        if record is None or record[1].id != from_server:
             self.orphaned += 1
             return []
         job, server, tally, assign, attempt = record
-        if event.length is not None and event.seen is not None:
-            server.view = self._view(server, event.length, event.seen)
-        elif event.outcome in ("blocked", "failed") and server.view:
+        if length is not None and seen is not None:
+            server.view = self._view(server, length, seen)
+        elif server.view and (outcome == "blocked" or outcome == "failed"):
             # The server turned it away, so what its dispatch added to the view never came about. A link keeps
             # order: no report before this end has counted that dispatch, and each later one replaces the view.
             server.view -= 1
-        del self.in_flight[event.job]
+        del self.in_flight[number]
         server.outstanding -= 1
-        if event.stale:
+        if stale:
             tally.stale += 1
         if self._on_job_ended is not None and server.id not in self.draining:
             try:
                 self._on_job_ended(server)
             except Exception as error:
                 self._on_error(self.policy, error)
-        if event.outcome == "failed" and attempt < self._retries:
+        if outcome == "failed" and attempt < self._retries:
             return self._decide(job, now, attempt + 1)
-        tally.ends[event.outcome, event.reason] += 1
-        fields = (job, event.outcome, event.reason, server, event, tally.policy, assign.fallback)
-        return [build(EndJob, fields)]
+        tally.ends[outcome, reason] += 1
+        return [build(EndJob, (job, outcome, reason, server, event, tally.policy, assign.fallback))]
 
     def _view(self, server: Server, length: int, seen: int) -> int:
         """The length that a server told, and the dispatches on their way that it had not counted."""
@@ -225,18 +227,19 @@ class RouterCore:
     # -- answers to probes --------------------------------------------------------------------
 
     def _report(self, event: Report, now: float) -> list[RouterEffect]:
-        server = self.servers.get(event.server)
+        id, _, length, seen, job = event
+        server = self.servers.get(id)
         if server is None:
-            raise LocalProtocolError(f"router {self.id}: report from {event.server}, which has not joined")
-        view = server.view = self._view(server, event.length, event.seen)
-        if self._on_report is not None and event.server not in self.draining:
+            raise LocalProtocolError(f"router {self.id}: report from {id}, which has not joined")
+        view = server.view = self._view(server, length, seen)
+        if self._on_report is not None and id not in self.draining:
             try:
                 self._on_report(server)
             except Exception as error:
                 self._on_error(self.policy, error)
-        if event.job is None:
+        if job is None:
             return []
-        probing = self._probing.get(event.job)
+        probing = self._probing.get(job)
         if probing is None or server not in probing.silent:
             return []  # it was decided without this answer, when its time was over
         del probing.silent[server]

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any, ClassVar, NamedTuple
 
 from router.protocol.errors import LocalProtocolError
-from router.protocol.messages import Dispatch, End, Outcome, Probe, build
+from router.protocol.messages import Dispatch, End, Outcome, Probe, Report, build
 from router.protocol.timer import StartTimer
 from server.announcer import Announcer
 from server.events import (
@@ -92,6 +92,7 @@ class ServerCore:
         "_service_unit",
         "_since",
         "_slots",
+        "_tells",
         "_time_unit",
         "_waiting",
         "arrivals",
@@ -99,6 +100,7 @@ class ServerCore:
         "disturbance",
         "draining",
         "ends",
+        "id",
         "length",
         "sessions",
         "spec",
@@ -118,6 +120,7 @@ class ServerCore:
         now: float = 0.0,
     ) -> None:
         self.spec = spec
+        self.id = spec.id
         self.length = 0
         self.busy = 0
         self.draining = False
@@ -140,6 +143,7 @@ class ServerCore:
         self._waiting: deque[Work] = deque()
         self._announcer = Announcer(spec.id, spec.slots, spec.capacity, rng)
         self._reporter = Reporter(spec.id, rng)
+        self._tells = False  # whether any router wants to hear of a change of the length
 
     def occupancy(self, now: float) -> list[float]:
         """`time_at_length` up to `now`."""
@@ -163,7 +167,7 @@ class ServerCore:
     # -- jobs ---------------------------------------------------------------------------------
 
     def _dispatch(self, event: Dispatch, now: float) -> list[ServerEffect]:
-        _, router, _, _, patience, number, expected, held = event
+        _, router, job, size, patience, number, expected, held = event
         session = self.sessions.get(router) or self._session(router)
         session.seen += 1
         session.held = held
@@ -177,7 +181,7 @@ class ServerCore:
             stale = length > announcer.last_threshold
         if stale:
             self.stale += 1
-        work = Work(session, event, now, stale)
+        work = Work(session, job, size, now, stale)
         if self._refusing:
             # One that fails its jobs is as idle as before, and says so: a sink for jobs.
             return [*announcer.settle(length), *self._end(work, "failed", self._refusing, now)]
@@ -195,10 +199,11 @@ class ServerCore:
             self._waiting.append(work)
         if patience is not None and (work.state is Work.WAITING or self._abandons_in_service):
             effects.append(StartTimer(now + patience * self._time_unit, PatienceEnded(work)))
-        if announcer.threshold >= 0:
-            effects += announcer.risen(length + 1)
-        if self._reporter.on_change:
-            effects += self._reporter.changed(length + 1)
+        if self._tells:
+            if announcer.threshold >= 0:
+                effects += announcer.risen(length + 1)
+            if self._reporter.on_change:
+                effects += self._reporter.changed(length + 1)
         return effects
 
     def _start(self, work: Work, now: float) -> StartTimer:
@@ -237,13 +242,15 @@ class ServerCore:
         elif len(self._waiting) > 2 * (length - self.busy) + 64:
             # Empty places go away when a slot comes to them; a slot that is held for long must not let them pile up.
             self._waiting = deque(other for other in self._waiting if other.state is Work.WAITING and other is not work)
-        if self._announcer.threshold >= 0:
-            effects += self._announcer.fallen(length)
-        if self._reporter.on_change:
-            effects += self._reporter.changed(length)
-        if self._reporter.on_departure:
-            effects += self._reporter.departed(length)
-        return effects + self._end(work, outcome, "", now)
+        if self._tells:
+            if self._announcer.threshold >= 0:
+                effects += self._announcer.fallen(length)
+            if self._reporter.on_change:
+                effects += self._reporter.changed(length)
+            if self._reporter.on_departure:
+                effects += self._reporter.departed(length)
+        effects += self._end(work, outcome, "", now)
+        return effects
 
     def _end(self, work: Work, outcome: Outcome, reason: str, now: float) -> list[ServerEffect]:
         """Book the one end of a job; nobody is told when the link that it came by is lost."""
@@ -254,11 +261,17 @@ class ServerCore:
         if not session.up:
             return []
         length = seen = None
-        if session.needs.reports is not None and session.needs.reports.on_end:
+        if session.reports_on_end:
             length, seen = self.length, session.seen
             session.believed = length
-        spent = work.arrived, started - work.arrived, now - started
-        return [build(End, (self.spec.id, session.router, work.job, outcome, reason, *spent, work.stale, length, seen))]
+        arrived = work.arrived
+        return [
+            build(
+                End,
+                (self.id, session.router, work.job, outcome, reason, arrived, started - arrived, now - started,
+                 work.stale, length, seen),
+            )
+        ]  # fmt: skip
 
     def _change_length(self, length: int, now: float) -> None:
         times = self.time_at_length
@@ -279,19 +292,20 @@ class ServerCore:
     def _probe(self, event: Probe, now: float) -> list[ServerEffect]:
         _, router, job = event
         session = self.sessions.get(router) or self._session(router)
-        return [self._reporter.report(session, self.length, job)]
+        session.believed = length = self.length
+        return [build(Report, (self.id, router, length, session.seen, job))]
 
     def _router_joined(self, event: RouterJoined, now: float) -> list[ServerEffect]:
         if event.router in self.sessions:
             raise LocalProtocolError(f"server {self.spec.id}: router {event.router} has joined already")
-        session = Session(event.router, event.needs)
+        session = Session(event.router, event.needs, event.epoch)
         self.sessions[event.router] = session
         return self._needs_are_new(session, now)
 
     def _needs_changed(self, event: NeedsChanged, now: float) -> list[ServerEffect]:
         session = self._session(event.router)
         effects: list[ServerEffect] = list(self._announcer.recall(session))
-        session.needs = event.needs
+        session.set_needs(event.needs)
         session.needs_changes += 1
         self.sessions[event.router] = self.sessions.pop(event.router)  # the last to say what it needs
         return effects + self._needs_are_new(session, now)
@@ -319,6 +333,7 @@ class ServerCore:
         sessions = list(self.sessions.values())
         self._announcer.set_takers(sessions)
         self._reporter.set_listeners(sessions)
+        self._tells = self._announcer.threshold >= 0 or bool(self._reporter.on_change) or self._reporter.on_departure
 
     def _report_due(self, event: ReportDue, now: float) -> list[ServerEffect]:
         session = event.session

@@ -17,10 +17,10 @@ class Work:
 
     WAITING, IN_SERVICE, GONE = "waiting", "in service", "gone"
 
-    def __init__(self, session: Session, dispatch: Dispatch, arrived: float, stale: bool) -> None:
+    def __init__(self, session: Session, job: int, size: float, arrived: float, stale: bool) -> None:
         self.session = session
-        self.job = dispatch.job
-        self.size = dispatch.size
+        self.job = job
+        self.size = size
         self.arrived = arrived
         self.stale = stale
         self.started = arrived
@@ -31,10 +31,11 @@ class Work:
 
 
 class RouterJoined(NamedTuple):
-    """A link to a router is up."""
+    """A link to a router is up; `epoch` is its incarnation, 0: unknown."""
 
     router: str
     needs: Needs
+    epoch: int = 0
 
 
 class NeedsChanged(NamedTuple):

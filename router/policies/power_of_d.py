@@ -10,6 +10,7 @@ from pydantic import Field
 
 from router.choice import Population, least, sample
 from router.policy import BLOCK, Answer, Assign, Block, Fleet, Job, Parameters, Policy, Probe, Server, check_sample
+from router.protocol.messages import build
 from router.protocol.needs import Needs
 from router.ranking import Full, Ranks
 
@@ -56,7 +57,11 @@ class PowerOfD(Policy):
     def __init__(self, parameters: PowerOfDParameters, rng: Random) -> None:
         super().__init__(parameters, rng)
         self._servers: Population[Server] = Population()
-        self._ranks = Ranks("queue", skip_full=parameters.full == "skip")
+        self._d = parameters.d
+        self._replacement = parameters.replacement
+        self._memory = parameters.memory
+        self._skip_full = parameters.full == "skip"
+        self._ranks = Ranks("queue", skip_full=self._skip_full)
         self._remembered: list[Answer] = []
 
     @property
@@ -75,24 +80,24 @@ class PowerOfD(Policy):
 
     def on_arrival(self, job: Job) -> Probe:
         """Ask d servers."""
-        return Probe(sample(self._servers, self.parameters.d, self.parameters.replacement, self.rng))
+        return build(Probe, (sample(self._servers, self._d, self._replacement, self.rng),))
 
     def on_reports(self, job: Job, answers: Sequence[Answer]) -> Assign | Block:
         """Take the shortest of those that answered, and of those remembered."""
-        if self.parameters.memory:
+        if self._memory:
             asked = {server: None for server, _ in answers}
             answers = [*answers, *(answer for answer in self._remembered if answer[0] not in asked)]
         ranks = [self._ranks.of(server, length) for server, length in answers]
         best = least(ranks, self.rng)
         server, length = answers[best]
-        blocked = self.parameters.full == "skip" and length >= server.capacity
-        if self.parameters.memory:
+        blocked = self._skip_full and length >= server.capacity
+        if self._memory:
             self._remember([(s, n + (s is server and not blocked)) for s, n in answers])
-        return BLOCK if blocked else Assign(server, expected=length)
+        return BLOCK if blocked else build(Assign, (server, None, length, False, ()))
 
     def _remember(self, known: list[Answer]) -> None:
         self._remembered = []
-        while known and len(self._remembered) < self.parameters.memory:
+        while known and len(self._remembered) < self._memory:
             self._remembered.append(known.pop(least([length for _, length in known], self.rng)))
 
 

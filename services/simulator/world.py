@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from heapq import heappop, heappush
 from itertools import count
@@ -83,7 +82,7 @@ class World:
         # One loop for everything, all names local: this is where a simulation spends its time.
         heap, sent, delay, sequence = self._heap, self.sent, self._delay, self._sequence
         routers, servers, on_end = self._routers, self._servers, self._on_end
-        at_hand: deque[Message] = deque()
+        at_hand: list[tuple[Handle, Any]] = []
         for arrives_at, arrives_where, arrival in arrivals:
             arrived = False
             while not arrived:
@@ -92,9 +91,9 @@ class World:
                 else:
                     now, handle, event = arrives_at, arrives_where, arrival
                     arrived = True
-                effects = handle(event, now)
-                while True:
-                    for effect in effects:
+                at_hand.append((handle, event))
+                for handle, event in at_hand:  # it grows meanwhile by the messages that have no delay
+                    for effect in handle(event, now):
                         kind = type(effect)
                         if kind is StartTimer:
                             heappush(heap, (effect[0], next(sequence), handle, effect[1]))
@@ -103,16 +102,12 @@ class World:
                             on_end(effect, now)
                         else:
                             sent[kind] += 1
+                            to = servers[effect[0]] if kind is Probe or kind is Dispatch else routers[effect[1]]
                             if kind in delay:
-                                heappush(heap, (now + delay[kind], next(sequence), self._receiver(effect), effect))
+                                heappush(heap, (now + delay[kind], next(sequence), to, effect))
                             else:
-                                at_hand.append(effect)
-                    if not at_hand:
-                        break
-                    message = at_hand.popleft()
-                    kind = type(message)
-                    handle = servers[message[0]] if kind is Probe or kind is Dispatch else routers[message[1]]
-                    effects = handle(message, now)
+                                at_hand.append((to, effect))
+                at_hand.clear()
 
     def run_until(self, instant: float) -> None:
         """Let everything happen that is due at or before `instant`."""
@@ -122,12 +117,6 @@ class World:
         """Let things happen until so many jobs have ended; timers that repeat would go on for ever."""
         while self.ended < jobs:
             self.run_until(self._heap[0][0])
-
-    def _receiver(self, message: Message) -> Handle:
-        kind = type(message)
-        if kind is Dispatch or kind is Probe:
-            return self._servers[message[0]]
-        return self._routers[message[1]]
 
 
 def _nothing(event: None, now: float) -> Sequence[Any]:
