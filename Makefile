@@ -11,7 +11,7 @@ STAMP := .venv/.complete
 CODE := router server services tests
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long check format bench dashboards screenshot wheels lock clean
+.PHONY: help setup demo test test-long check format bench dashboards openapi screenshot wheels lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1#\2/p' Makefile | awk -F'#' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -60,6 +60,9 @@ bench: setup ## measure speed, as ratios within one run
 
 dashboards: setup ## write Grafana's dashboards anew from services/grafana/dashboards
 	@$(BIN)/python -m services.grafana.dashboards
+
+openapi: setup ## write docs/openapi-*.json anew from the descriptions of both HTTP interfaces
+	@$(BIN)/python -m services.openapi
 
 screenshot: setup ## take docs/images/console.png anew, with Chromium
 	@$(BIN)/python -m tests.deploy.screenshot

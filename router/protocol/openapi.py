@@ -167,7 +167,7 @@ _TOKEN = {
     "scheme": "bearer",
     "description": "Asked for only where the process was given a token.",
 }
-_REFUSED_TOKEN = {401: ("token",)}
+_WITHOUT_TOKEN = Reply("The token is missing, or another one.", headers={"WWW-Authenticate": "Says `Bearer`."})
 
 
 def _operation(operation: Operation) -> Schema:
@@ -181,10 +181,12 @@ def _operation(operation: Operation) -> Schema:
         ]
     if operation.body is not None:
         found["requestBody"] = {"required": operation.body_needed, "content": {JSON: {"schema": operation.body}}}
-    refusals = dict(operation.refusals) | (_REFUSED_TOKEN if operation.guarded else {})
+    replies, refusals = dict(operation.replies), dict(operation.refusals)
+    if operation.guarded:
+        replies[401], refusals[401] = _WITHOUT_TOKEN, ("token",)
     found["responses"] = {
-        str(status): _response(operation.replies.get(status), refusals.get(status, ()))
-        for status in sorted({*operation.replies, *refusals})
+        str(status): _response(replies.get(status), refusals.get(status, ()))
+        for status in sorted({*replies, *refusals})
     }
     found["security"] = [{"token": []}] if operation.guarded else []
     return found

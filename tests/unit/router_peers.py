@@ -17,11 +17,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from router.app.main import RouterApp
 from router.app.settings import RouterSettings
+from router.openapi import description
+from router.process.access import Access
 from router.protocol import stream
 from router.protocol.codec import FROM_ROUTER, LinkCodec, unpack
 from router.protocol.messages import Dispatch, End, Message, Probe
 from router.protocol.notices import VERSION, Hello, Notice, ServerEntry, Welcome, encode_notice, read_notice
 from router.registry import make_policy
+from tests.unit.described import Described
 
 
 def entry(id: str, pool: str = "slow", rate: float = 1.0, slots: int = 1, capacity: float = inf) -> ServerEntry:
@@ -144,9 +147,10 @@ def pack(value: Any) -> bytes:
 class Router:
     """A router under test, with a client."""
 
-    def __init__(self, app: RouterApp, client: TestClient[Any, Any]) -> None:
+    def __init__(self, app: RouterApp, client: TestClient[Any, Any], described: Described) -> None:
         self.app = app
         self.client = client
+        self.described = described
 
     async def link(self, *servers: str, **changes: Any) -> FakeServers:
         return await FakeServers.link(self.client, hello(*servers, **changes))
@@ -186,10 +190,15 @@ class LikeInProduction(TestServer):
 
 
 @asynccontextmanager
-async def running(policy: str | dict[str, Any] = "random", **settings: Any) -> AsyncIterator[Router]:
+async def running(
+    policy: str | dict[str, Any] = "random", *, token: str | None = None, **settings: Any
+) -> AsyncIterator[Router]:
     table = {"name": policy} if isinstance(policy, str) else policy
     made = RouterSettings(policy=table, **settings)
     rng = Random(1)
-    app = RouterApp(made, make_policy(table, rng), rng)
+    app = RouterApp(made, make_policy(table, rng), rng, Access(token))
+    described = Described(description())
+    described.attach(app.web)
     async with TestClient(LikeInProduction(app.web, host="127.0.0.1")) as client:
-        yield Router(app, client)
+        yield Router(app, client, described)
+    assert described.wrong == []

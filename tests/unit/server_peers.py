@@ -12,6 +12,7 @@ from aiohttp import ClientSession, WSMsgType, web
 from aiohttp.test_utils import TestServer
 from prometheus_client.parser import text_string_to_metric_families
 
+from router.process.access import Access
 from router.process.identity import make_identity
 from router.protocol.codec import FROM_SERVER, LinkCodec, unpack
 from router.protocol.messages import Dispatch, Message
@@ -23,6 +24,8 @@ from server.app.links import Links
 from server.app.metrics import make_metrics
 from server.app.settings import ServerSettings, make_settings
 from server.app.web import make_application
+from server.openapi import description
+from tests.unit.described import Described
 
 PULL = Needs(pull=PullNeeds())
 LIMIT_S = 10.0
@@ -116,11 +119,14 @@ class FakeRouter:
 class Process:
     """A server process inside this one."""
 
-    def __init__(self, settings: ServerSettings, resolve: Resolve = resolve) -> None:
+    def __init__(self, settings: ServerSettings, resolve: Resolve = resolve, token: str | None = None) -> None:
         self.driver = ServerDriver(settings)
         self.links = Links(settings, self.driver, resolve=resolve)
         self.metrics = make_metrics(settings, self.driver, self.links)
-        self.server = TestServer(make_application(self.driver, self.links, self.metrics))
+        self.described = Described(description())
+        app = make_application(self.driver, self.links, self.metrics, Access(token))
+        self.described.attach(app)
+        self.server = TestServer(app)
 
     async def get(self, path: str) -> tuple[int, Any]:
         async with ClientSession() as session, session.get(self.server.make_url(path)) as response:
@@ -153,10 +159,12 @@ def settings(*routers: FakeRouter, **changes: Any) -> ServerSettings:
 
 
 @asynccontextmanager
-async def running(*routers: FakeRouter, resolve: Resolve = resolve, **changes: Any) -> AsyncIterator[Process]:
+async def running(
+    *routers: FakeRouter, resolve: Resolve = resolve, token: str | None = None, **changes: Any
+) -> AsyncIterator[Process]:
     for router in routers:
         await router.server.start_server()
-    process = Process(settings(*routers, **changes), resolve)
+    process = Process(settings(*routers, **changes), resolve, token)
     await process.server.start_server()
     try:
         yield process
@@ -165,6 +173,7 @@ async def running(*routers: FakeRouter, resolve: Resolve = resolve, **changes: A
         process.driver.close()
         for router in routers:
             await router.server.close()
+    assert process.described.wrong == []
 
 
 def kinds(messages: list[Message | Notice]) -> list[str]:
