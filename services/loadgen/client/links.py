@@ -48,7 +48,7 @@ class RouterLink(ABC):
 
     def __init__(self, url: str, ledger: Book) -> None:
         self.url = url
-        self._ledger = ledger
+        self.ledger = ledger
         self._open: set[int] = set()
 
     @abstractmethod
@@ -62,7 +62,7 @@ class RouterLink(ABC):
     def _lose(self, reason: str = "link_lost") -> None:
         now = time.monotonic()
         for job in sorted(self._open):
-            self._ledger.ends(_failed(job, reason), now)
+            self.ledger.ends(failed(job, reason), now)
         self._open.clear()
 
 
@@ -102,6 +102,10 @@ class StreamLink(RouterLink):
         """Whether a job that is sent now may reach the router."""
         return self._outbox.is_open and not self._reader.done()
 
+    async def lost(self) -> None:
+        """Wait until it is up no more."""
+        await asyncio.wait([self._reader])
+
     def send(self, requests: Sequence[Request], now: float) -> None:
         """One frame; a long batch makes several."""
         self._open.update(request[0] for request in requests)
@@ -118,7 +122,7 @@ class StreamLink(RouterLink):
         self._lose()
 
     async def _read(self) -> None:
-        ledger, still_open = self._ledger, self._open
+        ledger, still_open = self.ledger, self._open
         try:
             async for message in self._ws:
                 if message.type is not aiohttp.WSMsgType.BINARY:
@@ -170,11 +174,11 @@ class HttpLink(RouterLink):
             async with self._session.post(self.url + "/v1/jobs", json=body) as response:
                 end = _answer(request.id, await response.json())
         except (aiohttp.ClientError, OSError):
-            end = _failed(request.id, "link_lost")
+            end = failed(request.id, "link_lost")
         except (KeyError, TypeError, ValueError):
-            end = _failed(request.id, "no_answer")
+            end = failed(request.id, "no_answer")
         self._open.discard(request.id)
-        self._ledger.ends(end, time.monotonic())
+        self.ledger.ends(end, time.monotonic())
 
 
 def _answer(id: int, body: dict[str, object]) -> Answer:
@@ -185,5 +189,6 @@ def _answer(id: int, body: dict[str, object]) -> Answer:
     return Answer(id, outcome, reason, server, pool, "", math.nan, waiting, service, False, False)
 
 
-def _failed(id: int, reason: str) -> Answer:
+def failed(id: int, reason: str) -> Answer:
+    """The end of a job that no router gave back."""
     return Answer(id, "failed", reason, "", "", "", 0.0, 0.0, 0.0, False, False)

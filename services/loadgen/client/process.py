@@ -19,7 +19,8 @@ from router.process.serve import end_with_parent
 from router.process.serve import run as run_loop
 from services.loadgen.client.generator import Generator
 from services.loadgen.client.ledger import Ledger
-from services.loadgen.client.links import HttpLink, RouterLink, StreamLink
+from services.loadgen.client.links import HttpLink, RouterLink
+from services.loadgen.client.mended import MendedStream
 from services.loadgen.client.result import Generation, save
 from services.loadgen.workload import Workload
 
@@ -103,7 +104,7 @@ async def _connect(session: aiohttp.ClientSession, settings: LoadSettings, ledge
     if settings.http:
         return [HttpLink(url, ledger, session) for url in settings.routers]
     boot = make_identity("generator").boot
-    return list(await asyncio.gather(*(StreamLink.connect(session, url, ledger, boot) for url in settings.routers)))
+    return list(await asyncio.gather(*(MendedStream.connect(session, url, ledger, boot) for url in settings.routers)))
 
 
 async def _tell_progress(ledger: Ledger) -> None:
