@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Sequence
@@ -115,11 +116,16 @@ class Process:
             return ""
         return "\n".join(lines[-TAIL_LINES:])
 
-    def terminate(self) -> None:
-        """Ask it to end."""
+    def signal(self, number: int) -> None:
+        """Send it a signal, if it still runs."""
         if self._child.returncode is None:
             with suppress(ProcessLookupError):
-                self._child.terminate()
+                self._child.send_signal(number)
+
+    def terminate(self) -> None:
+        """Ask it to end; one that was stopped goes on first, or it would not hear."""
+        self.signal(signal.SIGTERM)
+        self.signal(signal.SIGCONT)
 
     async def stop(self, limit_s: float = TERM_LIMIT_S) -> None:
         """End it: SIGTERM, and after `limit_s` SIGKILL; it is gone when this returns."""
@@ -127,8 +133,7 @@ class Process:
         try:
             await asyncio.wait_for(self._child.wait(), limit_s)
         except TimeoutError:
-            with suppress(ProcessLookupError):
-                self._child.kill()
+            self.signal(signal.SIGKILL)
             await self._child.wait()
         if self._child.stdin is not None:
             self._child.stdin.close()
