@@ -23,6 +23,9 @@ LOOKING = frozenset(
 )
 """What may be read without the token, by GET and HEAD; whatever is not named here needs it."""
 
+CHALLENGE = 'Bearer realm="herdless"'
+"""The header WWW-Authenticate of a refusal."""
+
 _SHORTEST, _LONGEST = 16, 1024
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750, section 2.1
 _HOW = f"--token-file FILE, {TOKEN_FILE} or {TOKEN}"

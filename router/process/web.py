@@ -9,7 +9,7 @@ from typing import Any
 
 from aiohttp import web
 
-from router.process.access import LOOKING, Access, request_fault
+from router.process.access import CHALLENGE, LOOKING, Access, request_fault
 from router.process.metrics import Metrics
 from router.protocol import openapi
 from router.protocol.http import MAX_BODY_BYTES
@@ -72,7 +72,7 @@ def guarded(handler: Handler, access: Access, path: str) -> Handler:
             return await handler(request)
         access.refused[path] += 1
         answer = error_reply(401, "token", request_fault(request.method, path, request.headers))
-        answer.headers["WWW-Authenticate"] = 'Bearer realm="herdless"'
+        answer.headers["WWW-Authenticate"] = CHALLENGE
         return answer
 
     return handle

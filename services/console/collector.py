@@ -110,7 +110,7 @@ class Collector:
     def name_of(self, url: str) -> str:
         """What a server process is called: else, by what its servers' names have in common, or its address."""
         first = next((place.id for place in self.fleet.places if place.process == url), "")
-        return self._places.name(url) or number_in(first)[0].rstrip("-") or url.removeprefix("http://")
+        return self._places.name(url) or number_in(first)[0].rstrip("-") or url.partition("://")[2]
 
     async def _see_fleet(self) -> None:
         before, version = self.fleet.places, self.fleet.version

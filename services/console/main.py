@@ -6,13 +6,15 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from aiohttp import web
 
+from router.process.access import access_from_environment
 from router.process.serve import Listen, serve
 from router.process.serve import run as run_loop
+from router.process.tls import Tls, tls_from_environment
 from services.console.collector import Collector
 from services.console.controls import Controls, Owned, allowed
 from services.console.local import LocalCluster
@@ -59,7 +61,8 @@ def run(settings: ConsoleSettings) -> int:
     """
     logging.basicConfig(format="%(asctime)s %(levelname)s console: %(message)s")
     _ = settings.scenario.rate_total
-    listen = Listen("console", "console", settings.host, settings.port, end_with_parent=settings.end_with_parent)
+    listen = Listen("console", "console", settings.host, settings.port, end_with_parent=settings.end_with_parent,
+                    access=access_from_environment(), tls=for_browsers(tls_from_environment()))  # fmt: skip
 
     async def main() -> int:
         places = Attached(settings.routers, settings.servers, settings.load)
@@ -86,19 +89,20 @@ async def serve_local(scenario: Scenario, local: LocalCluster, port: int) -> Asy
     """
     routers, load = ",".join(await local.routers()), ",".join(await local.generators())
     settings = ConsoleSettings(scenario, routers, load=load, port=port)
+    tls = for_browsers(tls_from_environment())
     async with console_application(settings, local, local) as (app, collector):
         local.tell = collector.journal.add
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await runner.setup()
         try:
-            site = web.TCPSite(runner, settings.host, port)
+            site = web.TCPSite(runner, settings.host, port, ssl_context=tls.server_context())
             try:
                 await site.start()
             except OSError as error:
                 message = f"console: port {port} of {settings.host} cannot be had: {error.strerror}"
                 raise RunInvalid("port_in_use", message) from None
             host, chosen = runner.addresses[0][:2]
-            yield f"http://{host}:{chosen}/"
+            yield f"{'http' if tls.kind == 'off' else 'https'}://{host}:{chosen}/"
         finally:
             await runner.cleanup()
 
@@ -114,15 +118,15 @@ async def console_application(
         places: Where the processes are.
         owned: The cluster, if the console runs it.
     """
-    token, scenario = make_token(), settings.scenario
+    token, scenario, access = make_token(), settings.scenario, access_from_environment()
     watch = Watch(ExporterSettings(scenario, settings.routers, settings.load))
     can = allowed(owned is not None, settings.read_only, bool(settings.load))
     async with make_session() as session:
         asks = Http(session)
-        collector = Collector(scenario, places, asks, watch, about(scenario, can, token))
+        collector = Collector(scenario, places, asks, watch, about(scenario, can, token, access.needed))
         controls = Controls(places, asks, watch, collector, owned, can)
         pages = ConsoleWeb(
-            collector.viewers, controls.carry_out, token, settings.names, lambda: bool(collector.fleet.places)
+            collector.viewers, controls.carry_out, token, settings.names, lambda: bool(collector.fleet.places), access
         )
         looking = asyncio.create_task(collector.run())
         try:
@@ -133,8 +137,20 @@ async def console_application(
                 await looking
 
 
-def about(scenario: Scenario, can: dict[str, bool], token: str) -> dict[str, Any]:
-    """What every page is told first."""
+def for_browsers(tls: Tls) -> Tls:
+    """TLS as on every other port, but for certificates of clients: people log in by the token."""
+    return replace(tls, client_ca="")
+
+
+def about(scenario: Scenario, can: dict[str, bool], token: str, locked: bool = False) -> dict[str, Any]:
+    """What every page is told first.
+
+    Args:
+        scenario: What was started, or is believed to run.
+        can: What the console may do.
+        token: The secret of its pages.
+        locked: Whether the token of the cluster is needed too.
+    """
     pools = [
         {"name": pool.name, "rate": pool.rate, "slots": pool.slots,
          "capacity": None if pool.capacity == float("inf") else int(pool.capacity)}
@@ -147,4 +163,5 @@ def about(scenario: Scenario, can: dict[str, bool], token: str) -> dict[str, Any
         "policies": policy_forms(),
         "can": can,
         "token": token,
+        "locked": locked,
     }  # fmt: skip

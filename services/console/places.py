@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import aiohttp
 
+from router.process.client import open_session
 from router.protocol.errors import HerdlessError
 from services.lab.attach import addresses
 
@@ -121,7 +122,7 @@ class Http:
 
 def make_session() -> aiohttp.ClientSession:
     """A session for asking processes of a cluster."""
-    return aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=ANSWER_LIMIT_S))
+    return open_session(ANSWER_LIMIT_S)
 
 
 async def ask_all(urls: Sequence[str], path: str, ask: Any) -> dict[str, Any]:

@@ -42,7 +42,7 @@ def host_fault(host: str | None, names: tuple[str, ...] = ()) -> str:
     return f"Host {name:.100}: a name that this console does not go by: start it with --name {name:.100}"
 
 
-def request_fault(headers: Mapping[str, str], scheme: str, token: str) -> str:
+def page_fault(headers: Mapping[str, str], scheme: str, token: str) -> str:
     """What speaks against carrying out a request that changes something; empty: nothing.
 
     Rule: it comes from a page of this console (`Origin`, `Sec-Fetch-Site`), says that it is JSON, which no form can,

@@ -5,20 +5,32 @@ from __future__ import annotations
 import asyncio
 import json
 import mimetypes
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Any
 
 from aiohttp import web
 
+from router.process.access import CHALLENGE, Access, request_fault
+from router.process.metrics import Metric, Metrics
+from router.process.web import shows
 from router.protocol.http import MAX_BODY_BYTES
 from services.console.controls import Refused
-from services.console.security import HEADERS, host_fault, request_fault
+from services.console.security import HEADERS, host_fault, page_fault
 from services.console.viewers import Viewers
 
 WRITE_LIMIT_S = 5.0
+MACHINES = ("/health", "/ready", "/metrics")
+"""What is asked for by no browser, and under any name."""
 ACTIONS = ("policy", "load", "drain", "kill", "add")
+
+REFUSED = Metric(
+    "herdless_console_http_refusals_total",
+    "Changes refused: without the token, or not from a page of this console",
+    "counter",
+    ("reason",),
+)
 
 CarryOut = Callable[[str, Any], Awaitable[dict[str, Any]]]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -33,11 +45,21 @@ class ConsoleWeb:
         token: The secret of the pages.
         names: Names with a dot by which the console may be reached.
         ready: Whether the cluster has been seen.
+        access: Who may change something; left out: whoever reaches the console.
     """
 
     def __init__(
-        self, viewers: Viewers, carry_out: CarryOut, token: str, names: tuple[str, ...], ready: Callable[[], bool]
+        self,
+        viewers: Viewers,
+        carry_out: CarryOut,
+        token: str,
+        names: tuple[str, ...],
+        ready: Callable[[], bool],
+        access: Access | None = None,
     ) -> None:
+        self._access = access or Access(None)
+        self._refused = {"token": 0, "page": 0}
+        self._metrics = console_metrics(self._refused)
         self._viewers, self._carry_out, self._token, self._names, self._ready = viewers, carry_out, token, names, ready
         # Read once: what is not among them does not exist, whatever path is asked for.
         self._files = read_files()
@@ -47,8 +69,10 @@ class ConsoleWeb:
         app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[self._guard])
         app.router.add_get("/health", self.get_health)
         app.router.add_get("/ready", self.get_ready)
+        app.router.add_get("/metrics", shows(self._metrics))
         app.router.add_get("/v1/events", self.get_events)
         app.router.add_post("/v1/do/{action}", self.post_action)
+        app.router.add_post("/v1/login", self.post_login)
         app.router.add_get("/{path:.*}", self.get_file)
         app.on_shutdown.append(self._shut_down)
         return app
@@ -58,7 +82,7 @@ class ConsoleWeb:
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        fault = "" if request.path in ("/health", "/ready") else host_fault(request.headers.get("Host"), self._names)
+        fault = "" if request.path in MACHINES else host_fault(request.headers.get("Host"), self._names)
         try:
             response = error(421, fault) if fault else await handler(request)
         except web.HTTPException as refusal:
@@ -114,14 +138,37 @@ class ConsoleWeb:
         action = request.match_info["action"]
         if action not in ACTIONS:
             return error(404, f"no {action:.40}; there are {', '.join(ACTIONS)}")
-        if fault := request_fault(request.headers, request.scheme, self._token):
-            return error(403, fault)
+        if refusal := self._refuse(request):
+            return refusal
         try:
             return web.json_response(await self._carry_out(action, json.loads(await request.read())))
         except (ValueError, RecursionError) as mistake:
             return error(400, f"the body is not valid JSON: {mistake}")
         except Refused as refusal:
             return error(refusal.status, str(refusal))
+
+    async def post_login(self, request: web.Request) -> web.Response:
+        """Say whether the page may change something."""
+        return self._refuse(request) or web.json_response({"login": True})
+
+    def _refuse(self, request: web.Request) -> web.Response | None:
+        """What is answered to a request that may change nothing; of its body nothing is read."""
+        if not self._access.allows(request.headers):
+            self._refused["token"] += 1
+            response = error(401, request_fault(request.method, request.path, request.headers))
+            response.headers["WWW-Authenticate"] = CHALLENGE
+            return response
+        if fault := page_fault(request.headers, request.scheme, self._token):
+            self._refused["page"] += 1
+            return error(403, fault)
+        return None
+
+
+def console_metrics(refused: Mapping[str, float]) -> Metrics:
+    """The metrics of a console."""
+    metrics = Metrics()
+    metrics.add(REFUSED, lambda: refused)
+    return metrics
 
 
 def error(status: int, message: str) -> web.Response:

@@ -12,6 +12,7 @@ from typing import Any
 import aiohttp
 import numpy as np
 
+from router.process.client import failure, open_session
 from router.protocol.errors import SettingsError
 from router.registry import make_policy, policy_table
 from server.app.discovery import parse_target, resolve
@@ -21,7 +22,7 @@ from services.measure.records import Fleet
 from services.scenario import Scenario
 from services.scenario_parts import Pool
 
-_LIMIT = aiohttp.ClientTimeout(total=10.0)
+_LIMIT_S = 10.0
 
 
 async def addresses(targets: str) -> list[str]:
@@ -33,9 +34,9 @@ async def addresses(targets: str) -> list[str]:
     """
     urls: list[str] = []
     for text in filter(None, targets.split(",")):
-        host, port = parse_target(text.strip())
+        host, port, secure = parse_target(text.strip())
         try:
-            urls += [address.url for address in await resolve(host, port)]
+            urls += [address._replace(secure=secure).url for address in await resolve(host, port)]
         except OSError as error:
             raise RunInvalid("unreachable", f"{host}: no such host ({error})") from None
     if not urls:
@@ -50,7 +51,7 @@ async def put_policy(urls: Sequence[str], table: Mapping[str, Any]) -> dict[str,
         SettingsError: A router refuses it.
         RunInvalid: A router does not answer.
     """
-    async with aiohttp.ClientSession(timeout=_LIMIT) as session:
+    async with open_session(_LIMIT_S) as session:
         answers = await asyncio.gather(*(_ask(session, url, "/v1/policy", "PUT", table) for url in urls))
     return dict(zip(urls, answers, strict=True))
 
@@ -69,7 +70,7 @@ async def attach(scenario: Scenario, routers: str, servers: str = "") -> tuple[C
     """
     router_urls = await addresses(routers)
     server_urls = await addresses(servers) if servers else []
-    async with aiohttp.ClientSession(timeout=_LIMIT) as session:
+    async with open_session(_LIMIT_S) as session:
 
         async def of_all(path: str) -> list[dict[str, Any]]:
             return list(await asyncio.gather(*(_ask(session, url, path) for url in router_urls)))
@@ -97,7 +98,8 @@ async def _ask(session: aiohttp.ClientSession, url: str, path: str, method: str 
                 raise SettingsError(f"router {url}: {answer['error']['message']}")
             return answer
     except (aiohttp.ClientError, OSError, TimeoutError, ValueError, KeyError, TypeError) as error:
-        message = f"{url}{path}: no answer of a router there ({type(error).__name__}); is one listening?"
+        why = failure(error) if isinstance(error, aiohttp.ClientError) else type(error).__name__
+        message = f"{url}{path}: no answer of a router there ({why}); is one listening?"
         raise RunInvalid("unreachable", message) from None
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import aiohttp
 
+from router.process.client import open_session
 from router.protocol.notices import MAX_SERVERS
 from services.lab.errors import RunInvalid
 from services.lab.process import Process, first_death, stop_all
@@ -120,7 +121,7 @@ async def _ready(cluster: Cluster, servers: int) -> None:
 
 
 async def _poll_ready(cluster: Cluster, servers: int) -> None:
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5.0)) as session:
+    async with open_session(5.0) as session:
         for url in [*cluster.servers, *cluster.routers]:
             # Only by asking does one learn of another process.
             while not await _is_ready(session, url, servers if url in cluster.routers else 1):  # noqa: ASYNC110

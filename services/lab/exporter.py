@@ -14,9 +14,12 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
+from router.process.access import Access, access_from_environment
+from router.process.client import open_session
 from router.process.metrics import Metric, Metrics
 from router.process.serve import Listen, serve
 from router.process.serve import run as run_loop
+from router.process.tls import tls_from_environment
 from router.process.web import application, shows
 from router.protocol.errors import HerdlessError, SettingsError
 from services.lab.attach import addresses
@@ -103,7 +106,7 @@ class Watch:
 
     async def run(self) -> None:
         """Look until cancelled."""
-        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=LIMIT_S)) as session:
+        async with open_session(LIMIT_S) as session:
             while True:
                 await self._look(session)
                 await asyncio.sleep(self._look_every_s)
@@ -223,8 +226,8 @@ def exporter_metrics(watch: Watch) -> Metrics:
     return metrics
 
 
-def make_application(watch: Watch) -> web.Application:
-    """The HTTP interface; it looks at the cluster while it runs."""
+def make_application(watch: Watch, access: Access | None = None) -> web.Application:
+    """The HTTP interface; it looks at the cluster while it runs. There is nothing in it that could be changed."""
 
     async def get_health(_: web.Request) -> web.Response:
         return web.json_response({"status": "ok", "role": "exporter"})
@@ -254,7 +257,8 @@ def make_application(watch: Watch) -> web.Application:
             ("GET", "/ready", get_ready),
             ("GET", "/metrics", shows(exporter_metrics(watch))),
             ("GET", "/v1/model", get_model),
-        )
+        ),
+        access or Access(None),
     )
     app.cleanup_ctx.append(watching)
     return app
@@ -268,9 +272,11 @@ def run(settings: ExporterSettings) -> int:
     """
     logging.basicConfig(format="%(asctime)s %(levelname)s exporter: %(message)s")
     _ = settings.scenario.rate_total
-    listen = Listen("exporter", "exporter", settings.host, settings.port, end_with_parent=settings.end_with_parent)
+    access = access_from_environment()
+    listen = Listen("exporter", "exporter", settings.host, settings.port, end_with_parent=settings.end_with_parent,
+                    access=access, tls=tls_from_environment())  # fmt: skip
 
     async def main() -> int:
-        return await serve(make_application(Watch(settings)), listen)
+        return await serve(make_application(Watch(settings), access), listen)
 
     return run_loop(main)

@@ -13,6 +13,7 @@ import numpy as np
 from prometheus_client.parser import text_string_to_metric_families
 
 from router.policy import Policy
+from router.process.client import open_session
 from router.protocol.messages import CONTROL_KINDS
 from services.lab.errors import RunInvalid
 from services.measure.quantities import SERVED
@@ -96,7 +97,7 @@ class Scraper:
 
     async def read_on(self, every_s: float) -> None:
         """Read again and again, until cancelled."""
-        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10.0)) as session:
+        async with open_session(10.0) as session:
             due = time.monotonic()
             while True:
                 self.readings.append(await self._read(session))
@@ -105,7 +106,7 @@ class Scraper:
 
     async def read_once(self) -> dict[str, str]:
         """Read once more; return everything that each process shows, by URL."""
-        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10.0)) as session:
+        async with open_session(10.0) as session:
             texts = await self._texts(session)
             self.readings.append(self._sum_up(texts, time.monotonic()))
             return texts

@@ -18,6 +18,7 @@ from server.app.driver import ServerDriver
 from server.app.links import Links
 from server.app.metrics import make_metrics
 from server.app.settings import ServerSettings
+from services.console.web import console_metrics
 from services.lab.exporter import ExporterSettings, Watch, exporter_metrics
 from services.loadgen.client.book import RunningBook
 from services.loadgen.client.endless import Endless, Schedule
@@ -42,9 +43,9 @@ async def catalogue() -> list[Metric]:
     scenario = parse_scenario(shipped()["pull"], "pull")
     endless = Endless(Schedule(scenario), RunningBook(policy_names(), 0.1), [], 0.1)
     endless.stop()
-    load = load_metrics(endless, 1.0)
+    load = load_metrics(endless, 1.0, Access(None))
     exporter = exporter_metrics(Watch(ExporterSettings(scenario, "127.0.0.1:1")))
-    all_of = (router_metrics(router.driver, policy_names(), Access(None)), server, load, exporter)
+    all_of = (router_metrics(router.driver, policy_names(), Access(None)), server, load, console_metrics({}), exporter)
     return [metric for metrics in all_of for metric in metrics.catalogue]
 
 

@@ -210,7 +210,7 @@ class Endless:
             if not self._ended:
                 # What is drawn is split over the routers that were there: with one more, it is drawn anew.
                 self._begin(time.monotonic())
-        except (TransportError, TimeoutError) as error:
+        except (TransportError, SettingsError, TimeoutError) as error:
             if url not in self._refused:  # it is tried each second, and told once
                 _log.warning("%s; it is tried again", str(error) or f"router {url}: no answer")
             self._refused.add(url)

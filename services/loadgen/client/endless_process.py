@@ -12,9 +12,12 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
+from router.process.access import Access, access_from_environment
+from router.process.client import open_session
 from router.process.metrics import Metric, Metrics
 from router.process.serve import Listen, serve
 from router.process.serve import run as run_loop
+from router.process.tls import tls_from_environment
 from router.process.web import application, shows
 from router.registry import policy_names
 from server.app.discovery import parse_target
@@ -38,6 +41,7 @@ RATE = Metric("herdless_load_rate", "Arrival rate asked for, jobs per time unit"
 LOAD = Metric("herdless_load_load", "The same over what the servers of the scenario can serve", "gauge")
 TIME_UNIT = Metric("herdless_load_time_unit_seconds", "Seconds in a time unit", "gauge")
 ROUTERS = Metric("herdless_load_routers", "Routers that can be sent jobs", "gauge")
+REFUSED = Metric("herdless_load_http_refusals_total", "HTTP requests refused, by reason", "counter", ("reason",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +73,15 @@ def run(settings: EndlessSettings) -> int:
     """
     logging.basicConfig(format="%(asctime)s %(levelname)s load: %(message)s")
     schedule = Schedule(settings.scenario, settings.trace)
+    access = access_from_environment()
     listen = Listen("load", "load", settings.host, settings.port, drain_limit_s=settings.drain_limit_s,
-                    end_with_parent=settings.end_with_parent)  # fmt: skip
+                    end_with_parent=settings.end_with_parent, access=access, tls=tls_from_environment())  # fmt: skip
 
     async def main() -> int:
         unit_s = settings.scenario.time_unit_s
         book = RunningBook(policy_names(), unit_s)
         endless = Endless(schedule, book, [parse_target(text) for text in settings.routers], unit_s)
-        web_interface = LoadWeb(endless, settings.scenario.service_rate_total)
+        web_interface = LoadWeb(endless, settings.scenario.service_rate_total, access)
         return await serve(web_interface.application(), listen, web_interface.drain)
 
     return run_loop(main)
@@ -88,12 +93,14 @@ class LoadWeb:
     Args:
         endless: The generator.
         service_rate_total: What the servers of the scenario can serve, in jobs per time unit.
+        access: Whom to let in; left out: everybody.
     """
 
-    def __init__(self, endless: Endless, service_rate_total: float) -> None:
+    def __init__(self, endless: Endless, service_rate_total: float, access: Access | None = None) -> None:
         self._endless = endless
         self._service_rate_total = service_rate_total
-        self._metrics = load_metrics(endless, service_rate_total)
+        self._access = access or Access(None)
+        self._metrics = load_metrics(endless, service_rate_total, self._access)
         self._session: aiohttp.ClientSession
 
     def application(self) -> web.Application:
@@ -105,7 +112,8 @@ class LoadWeb:
                 ("GET", "/metrics", shows(self._metrics)),
                 ("GET", "/v1/load", self.get_load),
                 ("PUT", "/v1/load", self.put_load),
-            )
+            ),
+            self._access,
         )
         app.on_startup.append(self._start)
         app.on_cleanup.append(self._stop)
@@ -117,7 +125,7 @@ class LoadWeb:
         await self._endless.emptied()
 
     async def _start(self, _: web.Application) -> None:
-        self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+        self._session = open_session()
         self._endless.start(self._session)
 
     async def _stop(self, _: web.Application) -> None:
@@ -162,7 +170,7 @@ class LoadWeb:
         return rate
 
 
-def load_metrics(endless: Endless, service_rate_total: float) -> Metrics:
+def load_metrics(endless: Endless, service_rate_total: float, access: Access) -> Metrics:
     """The metrics of an endless generator; every label set is there from the start."""
     book = endless.book
     metrics = Metrics()
@@ -176,4 +184,5 @@ def load_metrics(endless: Endless, service_rate_total: float) -> Metrics:
     metrics.add(LOAD, lambda: endless.rate_total / service_rate_total)
     metrics.add(TIME_UNIT, lambda: endless.time_unit_s)
     metrics.add(ROUTERS, lambda: endless.links_up)
+    metrics.add(REFUSED, lambda: {"token": access.refused.total()})
     return metrics

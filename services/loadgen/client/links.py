@@ -12,8 +12,9 @@ from typing import Protocol
 
 import aiohttp
 
+from router.process.client import failure, is_refusal
 from router.process.outbox import Outbox, dial
-from router.protocol.errors import RemoteProtocolError, TransportError
+from router.protocol.errors import RemoteProtocolError, SettingsError, TransportError
 from router.protocol.messages import OUTCOMES
 from router.protocol.stream import (
     MAX_FRAME_MESSAGES,
@@ -81,12 +82,18 @@ class StreamLink(RouterLink):
 
         Raises:
             TransportError: Nobody answers there, or nobody that speaks this protocol.
+            SettingsError: It refuses the token, or its certificate is not believed.
         """
         try:
             ws = await dial(session, f"{url}/v1/stream?boot={boot}")
             greeting = decode_greeting(await asyncio.wait_for(ws.receive_bytes(), GREETING_LIMIT_S))
         except (aiohttp.ClientError, OSError, TypeError, TimeoutError, RemoteProtocolError) as error:
-            raise TransportError(f"router {url}: no stream of jobs there ({error!r}); is a router listening?") from None
+            why = f"router {url}: no stream of jobs there ({failure(error)})"
+            if is_refusal(error):
+                raise SettingsError(
+                    f"{why}: it has another token, or another authority signs its certificate"
+                ) from None
+            raise TransportError(f"{why}; is a router listening?") from None
         return cls(url, ledger, ws, greeting.boot == boot)
 
     def __init__(self, url: str, ledger: Book, ws: aiohttp.ClientWebSocketResponse, one_clock: bool) -> None:
@@ -172,7 +179,8 @@ class HttpLink(RouterLink):
             body["patience"] = request.patience
         try:
             async with self._session.post(self.url + "/v1/jobs", json=body) as response:
-                end = _answer(request.id, await response.json())
+                refused = response.status == 401
+                end = failed(request.id, "token") if refused else _answer(request.id, await response.json())
         except (aiohttp.ClientError, OSError):
             end = failed(request.id, "link_lost")
         except (KeyError, TypeError, ValueError):

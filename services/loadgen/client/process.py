@@ -14,6 +14,7 @@ from typing import Any
 
 import aiohttp
 
+from router.process.client import open_session
 from router.process.identity import make_identity
 from router.process.serve import end_with_parent
 from router.process.serve import run as run_loop
@@ -81,9 +82,7 @@ async def generate(settings: LoadSettings) -> Generation:
     """Send the workload and wait until each job has its end; those without one in time fail as `link_lost`."""
     ledger = Ledger(settings.workload)
     async with AsyncExitStack() as stack:
-        connector = aiohttp.TCPConnector(limit=0)  # the default of 100 would be a hidden queue
-        timeout = aiohttp.ClientTimeout(total=None)
-        session = await stack.enter_async_context(aiohttp.ClientSession(connector=connector, timeout=timeout))
+        session = await stack.enter_async_context(open_session())
         links = await _connect(session, settings, ledger)
         for link in links:
             stack.push_async_callback(link.close)

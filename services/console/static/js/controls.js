@@ -4,7 +4,7 @@ import { amount, byId, element } from "./format.js";
 import { parameterForm } from "./parameters.js";
 
 export class Controls {
-  #token = "";
+  #login;
   #can = {};
   #policies = new Map();
   #inForce = null;
@@ -12,7 +12,8 @@ export class Controls {
   #read = () => ({});
   #loadTouched = false;
 
-  constructor() {
+  constructor(login) {
+    this.#login = login;
     byId("policy-name").addEventListener("change", () => this.#draw({}));
     byId("policy-form").addEventListener("submit", (event) => this.#submit(event, () => this.#switch()));
     byId("policy-reset").addEventListener("click", () => this.#drawInForce());
@@ -28,8 +29,7 @@ export class Controls {
     byId("sure-no").addEventListener("click", () => byId("sure").close());
   }
 
-  describe({ token, can, policies, scenario }) {
-    this.#token = token;
+  describe({ can, policies, scenario }) {
     this.#can = can;
     this.#policies = new Map(policies.map((policy) => [policy.name, policy]));
     byId("policy-name").replaceChildren(...policies.map(({ name }) => element("option", { value: name }, name)));
@@ -38,7 +38,7 @@ export class Controls {
       for (const part of byId(form).querySelectorAll("input, select, button")) part.disabled = !can[action];
     }
     byId("add-form").hidden = !can.add;
-    const missing = [!can.policy && "read only", can.policy && !can.load && "no generator", can.policy && !can.add && "cluster of others"];
+    const missing = [!can.policy && (this.#login.isOpen ? "read only" : "log in to change something"), can.policy && !can.load && "no generator", can.policy && !can.add && "cluster of others"];
     byId("controls-note").textContent = missing.filter(Boolean).join(", ");
     this.#inForce = null;
   }
@@ -109,10 +109,11 @@ export class Controls {
     try {
       const response = await fetch(`v1/do/${action}`, {
         method: "POST",
-        headers: { "Content-Type": "application/json", "X-Herdless-Token": this.#token },
+        headers: this.#login.headers(),
         body: JSON.stringify(body),
       });
       const answer = await response.json();
+      if (response.status === 401) this.#login.forget("The console no longer takes that token.");
       if (response.ok) this.#say("done", "Done.");
       else this.#say("wrong", answer.error ?? `refused (${response.status})`);
     } catch {

@@ -4,13 +4,15 @@ import { Charts } from "./charts.js";
 import { Controls } from "./controls.js";
 import { amount, byId, count } from "./format.js";
 import { HeatMap } from "./heatmap.js";
+import { Login } from "./login.js";
 import { listen } from "./stream.js";
 import { EventLog, Processes, showRouters } from "./tables.js";
 import { Tiles } from "./tiles.js";
 
 const STATES = { connecting: "connecting", live: "live", lost: "connecting again…" };
 
-const controls = new Controls();
+const login = new Login(permit);
+const controls = new Controls(login);
 const tiles = new Tiles();
 const charts = new Charts();
 const events = new EventLog();
@@ -18,6 +20,14 @@ const processes = new Processes((action, body, question) => controls.act(action,
 const heat = new HeatMap(showChosen);
 let models = { asked: false, values: {} };
 let token = "";
+let about;
+
+// Let the page change what the console may, if the token of the cluster is there.
+function permit() {
+  const can = login.isOpen ? about.can : {};
+  controls.describe({ ...about, can });
+  processes.allow(can);
+}
 
 function showChosen(server) {
   const button = byId("drain-server");
@@ -76,8 +86,9 @@ listen(
       document.title = `${scenario.name} · Herdless`;
       byId("scenario").textContent = scenario.title || scenario.name;
       byId("source").textContent = scenario.source ? ` · ${scenario.source}` : "";
-      controls.describe(told);
-      processes.allow(told.can);
+      about = told;
+      login.describe(told.locked, told.token);
+      permit();
       heat.describe(scenario.pools);
       showFleet(told.fleet);
       heat.setLengths(told.queues.q);
