@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from services.cli.access import with_access
 from services.cli.options import AsJson, RouterList, ScenarioName, ScenarioSets, say
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ PagePort = Annotated[int, typer.Option(min=0, max=65535, help="The port of the p
 ReadOnly = Annotated[bool, typer.Option("--read-only", help="Nothing can be changed by the page.")]
 
 
+@with_access
 def up(
     scenario: ScenarioName = "pull",
     set: ScenarioSets = [],  # noqa: A002, B006 - typer reads the name and the default
@@ -37,6 +39,7 @@ def up(
 
 
 async def _keep_up(chosen: Experiment, folder: Path, as_json: bool, port: int, console_port: int, load: bool) -> int:
+    from router.process.access import access_from_environment
     from services.console.local import start_local
     from services.console.main import serve_local
     from services.lab.errors import RunInvalid
@@ -59,10 +62,13 @@ async def _keep_up(chosen: Experiment, folder: Path, as_json: bool, port: int, c
                 for url in (*await local.routers(), *await local.servers(), *await local.generators()):
                     typer.echo(f"{local.name(url):<12} {url}")
                 typer.echo(f"\nopen  {page}  to see it live")
+                if not access_from_environment().needed:
+                    typer.echo("Whoever is on this machine may change something, and nobody else: no token is set.")
                 typer.echo("Ctrl-C ends it.")
             raise await local.no_router()
 
 
+@with_access
 def console(
     scenario: ScenarioName,
     routers: RouterList,

@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from services.cli.access import with_access
 from services.cli.options import AsJson, RouterList, ScenarioName, ScenarioSets
 
 app = typer.Typer(help="One part of a scenario, as a container runs it; see docs/deploy.md.")
@@ -24,6 +25,7 @@ Name = Annotated[
 
 
 @app.command()
+@with_access
 def router(
     scenario: ScenarioName,
     name: Name = "",
@@ -48,6 +50,7 @@ def router(
 
 
 @app.command()
+@with_access
 def servers(
     scenario: ScenarioName,
     pool: Annotated[str, typer.Option(help="The pool of which servers run here.", show_default=False)],
@@ -84,6 +87,7 @@ def servers(
     return run(make_settings(values))
 
 
+@with_access
 def exporter(
     scenario: ScenarioName,
     routers: RouterList,

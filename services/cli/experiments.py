@@ -7,11 +7,13 @@ from typing import Annotated
 
 import typer
 
+from services.cli.access import with_access
 from services.cli.options import Alarms, AsJson, ScenarioName, ScenarioSets, check_alarms, progress_bar, say_report
 
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Of the first router, the others follow; 0: any free ones.")]
 
 
+@with_access
 def run(
     scenario: ScenarioName,
     set: ScenarioSets = [],  # noqa: A002, B006 - typer reads the name and the default

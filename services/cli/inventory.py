@@ -6,9 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
+from services.cli.access import with_access
 from services.cli.options import AsJson, RouterList, Sets, say
 
 
+@with_access
 def policy(
     name: Annotated[str, typer.Argument(help="A policy; `herdless policies` lists them.", show_default=False)],
     routers: RouterList,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from services.cli.access import with_access
 from services.cli.options import AsJson, RouterList, ScenarioName, ScenarioSets
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ Settings = Annotated[
 ]
 
 
+@with_access
 def router(
     id: Annotated[str, typer.Option(help="The router's name.")] = "router-1",
     host: Host = "127.0.0.1",
@@ -51,6 +53,7 @@ def router(
     return run(settings)
 
 
+@with_access
 def server(
     pool: Annotated[str, typer.Option(help="The name of the pool.", show_default=False)],
     servers: Annotated[int, typer.Option(help="How many of its servers live here.", show_default=False)],
@@ -84,6 +87,7 @@ def server(
     return run(_make(ServerSettings, "server", values, set))
 
 
+@with_access
 def load(
     scenario: ScenarioName,
     routers: RouterList,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from services.cli.access import with_access
 from services.cli.options import AsJson, ScenarioName, ScenarioSets, check_alarms, progress_bar, say
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ Out = Annotated[Path | None, typer.Option(help="The folder; left out: runs/<UTC 
 Replications = Annotated[int, typer.Option(min=1, max=1000, help="Independent simulations of each.")]
 
 
+@with_access
 def compare(
     scenario: ScenarioName,
     policies: Policies,
