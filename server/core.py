@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable
 from random import Random
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from router.protocol.errors import LocalProtocolError
 from router.protocol.messages import Dispatch, End, Outcome, Probe, Report, build
@@ -17,6 +17,7 @@ from server.events import (
     NeedsChanged,
     Open,
     PatienceEnded,
+    RateChanged,
     ReportDue,
     RouterJoined,
     RouterLeft,
@@ -27,31 +28,12 @@ from server.events import (
 )
 from server.reporter import Reporter
 from server.session import Session
+from server.spec import ServerSpec
 
 __all__ = [
-    "Disturbed", "Drain", "NeedsChanged", "Open", "PatienceEnded", "ReportDue", "RouterJoined", "RouterLeft",
-    "ServerCore", "ServerEffect", "ServerEvent", "ServerSpec", "ServiceEnded", "Work",
+    "Disturbed", "Drain", "NeedsChanged", "Open", "PatienceEnded", "RateChanged", "ReportDue", "RouterJoined",
+    "RouterLeft", "ServerCore", "ServerEffect", "ServerEvent", "ServerSpec", "ServiceEnded", "Work",
 ]  # fmt: skip
-
-
-class ServerSpec(NamedTuple):
-    """What a server is.
-
-    Attributes:
-        id: Its name, unique in the system.
-        pool: The name of its pool.
-        rate: Service rate of one slot, jobs of unit size per time unit.
-        slots: Jobs that it serves at the same time.
-        capacity: The most jobs that it holds, service included; `inf` allowed.
-        pool_index: The place of its pool in the scenario, from 0.
-    """
-
-    id: str
-    pool: str
-    rate: float = 1.0
-    slots: int = 1
-    capacity: float = float("inf")
-    pool_index: int = 0
 
 
 class ServerCore:
@@ -249,12 +231,15 @@ class ServerCore:
                 effects += self._reporter.changed(length)
             if self._reporter.on_departure:
                 effects += self._reporter.departed(length)
-        effects += self._end(work, outcome, "", now)
-        return effects
+        # The end comes first: a router that is told a length counts no job of its own that is not there any more.
+        ended = self._end(work, outcome, "", now)
+        ended += effects
+        return ended
 
     def _end(self, work: Work, outcome: Outcome, reason: str, now: float) -> list[ServerEffect]:
         """Book the one end of a job; nobody is told when the link that it came by is lost."""
         started = now if work.state is Work.WAITING else work.started
+        arrived = work.arrived
         work.state = Work.GONE
         self.ends[outcome] += 1
         session = work.session
@@ -264,7 +249,6 @@ class ServerCore:
         if session.reports_on_end:
             length, seen = self.length, session.seen
             session.believed = length
-        arrived = work.arrived
         return [
             build(
                 End,
@@ -354,6 +338,13 @@ class ServerCore:
         self._refusing = "draining"
         return list(self._announcer.close())
 
+    def _rate_changed(self, event: RateChanged, now: float) -> list[ServerEffect]:
+        if not 0.0 < event.rate < float("inf"):
+            raise LocalProtocolError(f"server {self.spec.id}: rate = {event.rate}: expected a finite number above 0")
+        self.spec = self.spec._replace(rate=event.rate)
+        self._service_unit = self._time_unit / event.rate * self.disturbance.slow
+        return []
+
     # -- misbehaviour -------------------------------------------------------------------------
 
     def _disturbed(self, event: Disturbed, now: float) -> list[ServerEffect]:
@@ -394,6 +385,7 @@ class ServerCore:
         ReportDue: _report_due,
         Open: _open,
         Drain: _drain,
+        RateChanged: _rate_changed,
         Disturbed: _disturbed,
     }
     # A server that hangs has a table of its own, so that no service of the others need ask whether it hangs.

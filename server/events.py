@@ -59,6 +59,12 @@ class Drain(NamedTuple):
     """Take nothing new; finish what is here."""
 
 
+class RateChanged(NamedTuple):
+    """A slot serves at this rate from now on, beginning with the next service; whoever drives it tells the routers."""
+
+    rate: float
+
+
 class Disturbed(NamedTuple):
     """How this server misbehaves from now on; without arguments: no more. No router is told.
 
@@ -93,7 +99,7 @@ class ReportDue(NamedTuple):
 
 
 ServerEvent = (
-    Dispatch | Probe | RouterJoined | NeedsChanged | RouterLeft | Open | Drain | Disturbed
+    Dispatch | Probe | RouterJoined | NeedsChanged | RouterLeft | Open | Drain | RateChanged | Disturbed
     | ServiceEnded | PatienceEnded | ReportDue
 )  # fmt: skip
 ServerEffect = Pull | Withdraw | Report | End | StartTimer

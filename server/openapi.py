@@ -34,11 +34,20 @@ class Disturbance(Part):
     """It takes jobs in, but no service ends."""
 
 
+class Rate(Part):
+    """How fast a slot works."""
+
+    rate: Annotated[float, Field(ge=1e-6, le=1e6)]
+    """Jobs of unit size per time unit, beginning with the next service."""
+
+
 class ServerState(Part):
     """A server of this process."""
 
     id: str
     pool: str
+    rate: Annotated[float, Field(gt=0.0)]
+    """Jobs of unit size per time unit and slot."""
     queue_length: Count
     """Jobs in the system: waiting and in service."""
     in_service: Count
@@ -88,7 +97,7 @@ class Draining(Part):
 @cache
 def description() -> Schema:
     """The whole description, ready for JSON."""
-    models = (Servers, Health, Readiness, Drain, Draining)
+    models = (Servers, Rate, Health, Readiness, Drain, Draining)
     return describe("Herdless: a server process", _OPERATIONS, models)
 
 
@@ -101,6 +110,12 @@ _OPERATIONS = (
         {400: ("request",), 413: ("too_long",)},
         details=f"Without a body: all servers of this process. At most {MAX_BODY_BYTES} bytes.",
         body=ref(Drain), guarded=True,
+    ),
+    Operation(
+        "PUT", "/v1/servers/{id}", "Give a server another rate",
+        {200: Reply("Its rate now; routers are told.", ref(Rate))},
+        {400: ("request",), 404: ("not_found",), 413: ("too_long",)},
+        parameters=(_SERVER,), body=ref(Rate), body_needed=True, guarded=True,
     ),
     Operation(
         "PUT", "/v1/servers/{id}/disturbance", "Let a server misbehave, or no longer",

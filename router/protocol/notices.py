@@ -87,7 +87,15 @@ class Drains(_Notice):
     servers: Annotated[list[int], Field(max_length=MAX_SERVERS)]
 
 
-Notice = Hello | Welcome | NewNeeds | Drains
+class Rated(_Notice):
+    """From the server process: this server (by place) has another rate from now on."""
+
+    notice: Literal["rated"] = "rated"
+    server: Annotated[int, Field(ge=0, lt=MAX_SERVERS)]
+    rate: Positive
+
+
+Notice = Hello | Welcome | NewNeeds | Drains | Rated
 _ADAPTER: TypeAdapter[Notice] = TypeAdapter(Annotated[Notice, Field(discriminator="notice")])
 
 

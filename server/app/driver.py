@@ -22,6 +22,7 @@ from server.core import (
     Drain,
     NeedsChanged,
     Open,
+    RateChanged,
     RouterJoined,
     RouterLeft,
     ServerCore,
@@ -56,6 +57,7 @@ class ServerDriver:
         waiting_units, service_units: Times of jobs whose end a router was told of, in time units.
         lag_s: How late timers were handed over, against their schedule.
         opened: Whether the first pull-messages were posted.
+        rerated: The servers whose rate is not, or was once not, that of the start, in the order of their first change.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class ServerDriver:
         self.service_units = Histogram(1.0)
         self.lag_s = Histogram(_USUAL_LAG_S)
         self.opened = False
+        self.rerated: dict[str, None] = {}
         self.clock = clock
         self._unit_s = settings.time_unit_s
         self._puts: dict[str, Put] = {}
@@ -136,6 +139,11 @@ class ServerDriver:
     def drain(self, servers: Iterable[str]) -> None:
         """These servers take nothing new."""
         self._each([self.cores[server] for server in servers], Drain())
+
+    def rate(self, server: str, rate: float) -> None:
+        """This server has another rate, from its next service on."""
+        self.rerated[server] = None
+        self._each([self.cores[server]], RateChanged(rate))
 
     def disturb(self, server: str, disturbance: Disturbed) -> None:
         """This server misbehaves from now on, in this way."""

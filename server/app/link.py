@@ -191,6 +191,8 @@ class Link:
     async def _serve(self) -> None:
         if draining := self._driver.draining:
             self.tell(self._links.drains(draining))
+        for server in self._driver.rerated:  # the hello has said the rates of the start
+            self.tell(self._links.rated(server))
         while (data := await self._receive()) is not None:
             if not self.up:
                 return  # frames that were on their way when the link was lost

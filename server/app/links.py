@@ -10,7 +10,7 @@ from aiohttp import ClientSession
 
 from router.process.client import open_session
 from router.process.identity import make_identity
-from router.protocol.notices import VERSION, Drains, Hello, ServerEntry, encode_notice
+from router.protocol.notices import VERSION, Drains, Hello, Rated, ServerEntry, encode_notice
 from server.app.discovery import Address, Discovery, Resolve, parse_target, resolve
 from server.app.driver import ServerDriver
 from server.app.link import Link, LinkCounts
@@ -121,6 +121,16 @@ class Links:
         self.driver.drain(servers)
         for link in self._by_router.values():
             link.tell(self.drains(servers))
+
+    def rate(self, server: str, rate: float) -> None:
+        """Tell a server, and the routers, that it has another rate from now on."""
+        self.driver.rate(server, rate)
+        for link in self._by_router.values():
+            link.tell(self.rated(server))
+
+    def rated(self, server: str) -> bytes:
+        """The notice, as a frame."""
+        return encode_notice(Rated(server=self.places[server], rate=self.driver.cores[server].spec.rate))
 
     def drains(self, servers: list[str]) -> bytes:
         """The notice, as a frame."""

@@ -18,6 +18,9 @@ from server.openapi import description
 SLOWEST = 1e6
 """The most that a service may be stretched, or shortened."""
 
+FASTEST = 1e6
+"""The highest rate that a server may be given, and one over the lowest, in jobs of unit size per time unit and slot."""
+
 
 class Handlers:
     """Answers HTTP requests.
@@ -50,6 +53,7 @@ class Handlers:
             {
                 "id": core.spec.id,
                 "pool": core.spec.pool,
+                "rate": core.spec.rate,
                 "queue_length": core.length,
                 "in_service": core.busy,
                 "epoch": self._links.epoch,
@@ -70,6 +74,18 @@ class Handlers:
             return error_reply(400, "request", str(error))
         self._links.drain(servers)
         return reply({"draining": self._driver.draining})
+
+    async def rate(self, request: web.Request) -> web.Response:
+        """Give a server another rate."""
+        server = request.match_info["id"]
+        if server not in self._driver.cores:
+            return error_reply(404, "not_found", str(_unknown(server, self._driver)))
+        try:
+            rate = _rate(json.loads(await request.read()))
+        except (ValueError, RecursionError) as error:
+            return error_reply(400, "request", str(error))
+        self._links.rate(server, rate)
+        return reply({"rate": rate})
 
     async def disturb(self, request: web.Request) -> web.Response:
         """Make a server misbehave in the way that the body says, or no more."""
@@ -100,6 +116,15 @@ def _unknown(name: Any, driver: ServerDriver) -> ValueError:
     return ValueError(f"server {name!r:.80} is not in this process, which has {known[0]} to {known[-1]}")
 
 
+def _rate(value: Any) -> float:
+    if type(value) is not dict or list(value) != ["rate"]:
+        raise ValueError(f'expected {{"rate": …}}, found {value!r:.80}')
+    rate = value["rate"]
+    if type(rate) not in (int, float) or not FASTEST >= rate >= 1.0 / FASTEST:
+        raise ValueError(f"rate = {rate!r:.80}: expected a number from {1.0 / FASTEST:g} to {FASTEST:g}")
+    return float(rate)
+
+
 def _disturbance(value: Any) -> Disturbed:
     if type(value) is not dict:
         raise ValueError(f'expected {{"slow": …, "failing": …, "hung": …}}, each optional, found {value!r:.80}')
@@ -127,6 +152,7 @@ def make_application(
             describes(description),
             ("GET", "/v1/servers", handlers.servers),
             ("POST", "/v1/drain", handlers.drain),
+            ("PUT", "/v1/servers/{id}", handlers.rate),
             ("PUT", "/v1/servers/{id}/disturbance", handlers.disturb),
         ),
         access or Access(None),

@@ -32,7 +32,7 @@ async def test_servers_health_and_metrics() -> None:
         await link.next(3)  # two first pull-messages, and one taken back
         status, body = await process.get("/v1/servers")
         assert status == 200
-        same = {"pool": "slow", "epoch": link.hello.epoch, "state": "live"}
+        same = {"pool": "slow", "rate": 1.0, "epoch": link.hello.epoch, "state": "live"}
         same["disturbance"] = {"slow": 1.0, "failing": False, "hung": False}
         assert body["servers"] == [
             {"id": "slow-1", "queue_length": 5, "in_service": 2, **same},
