@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from random import Random
 from time import monotonic
-from typing import Any
 
 from aiohttp import web
 
+from router.app.bodies import read_job, read_json
 from router.app.driver import RouterDriver
 from router.app.links import Links
-from router.app.replies import BadRequest, end_reply, server_entry
+from router.app.replies import BadRequest, end_answer, server_entry
 from router.app.settings import RouterSettings, policy_in_time
 from router.app.stream import Streams
 from router.events import EndJob
@@ -22,11 +21,7 @@ from router.process.metrics import Metrics
 from router.process.web import application, describes, error_reply, reply, shows
 from router.protocol.errors import SettingsError
 from router.protocol.http import MAX_BODY_BYTES, MAX_JOB_BYTES
-from router.protocol.stream import is_amount
 from router.registry import policy_table
-
-DEFAULT_SIZE = 1.0  # the mean; a router draws nothing at random for a job
-_JOB_KEYS = {"size", "patience"}
 
 
 class RouterWeb:
@@ -92,15 +87,16 @@ class RouterWeb:
     async def post_job(self, request: web.Request) -> web.Response:
         """Take one job in and answer its end."""
         try:
-            job = await _read_job(request) if request.can_read_body else (DEFAULT_SIZE, None)
+            size, patience = await _read_job(request)
         except BadRequest as error:
             return self._refuse(error)
         waiter: asyncio.Future[EndJob] = self._loop.create_future()
-        self._driver.submit(((waiter, *job),), self._job_ended, monotonic())
+        self._driver.submit(((waiter, size, patience),), self._job_ended, monotonic())
         effect = await waiter
         if request.transport is None or request.transport.is_closing():
             self._driver.counts.unheard["http"] += 1  # the client is gone; the job ran on
-        return end_reply(self._settings.id, effect)
+        status, body = end_answer(self._settings.id, effect)
+        return web.Response(body=body, status=status, content_type="application/json")
 
     def _job_ended(self, effect: EndJob, waiter: asyncio.Future[EndJob]) -> None:
         if waiter.done():  # cancelled: the process ends and waits no longer
@@ -148,7 +144,7 @@ class RouterWeb:
     async def put_policy(self, request: web.Request) -> web.Response:
         """Put another policy in force."""
         try:
-            table = await _read_json(request, MAX_BODY_BYTES)
+            table = read_json(await _body(request, MAX_BODY_BYTES))
             if type(table) is not dict:
                 raise BadRequest(400, "settings", f'expected {{"name": …}}, the [policy] table, found {table!r:.80}')
             policy = policy_in_time(table, self._rng, self._settings.time_unit_s)
@@ -171,7 +167,7 @@ class RouterWeb:
         return reply({"ready": not reason, "reason": reason, "servers": live}, 503 if reason else 200)
 
 
-async def _read_json(request: web.Request, limit: int) -> Any:
+async def _body(request: web.Request, limit: int) -> bytes:
     too_long = BadRequest(413, "too_long", f"body longer than {limit} bytes")
     if (request.content_length or 0) > limit:
         raise too_long
@@ -181,21 +177,8 @@ async def _read_json(request: web.Request, limit: int) -> Any:
         raise too_long from None
     if len(body) > limit:
         raise too_long
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise BadRequest(400, "json", f"the body is not valid JSON: {error}") from None
+    return body
 
 
 async def _read_job(request: web.Request) -> tuple[float, float | None]:
-    job = await _read_json(request, MAX_JOB_BYTES)
-    if type(job) is not dict:
-        raise BadRequest(400, "job", f'expected {{"size": …, "patience": …}} or no body, found {job!r:.80}')
-    if unknown := sorted(job.keys() - _JOB_KEYS):
-        raise BadRequest(400, "job", f"unknown key {unknown[0]!r:.80}: a job has size and patience, in time units")
-    size, patience = job.get("size", DEFAULT_SIZE), job.get("patience")
-    if not is_amount(size):
-        raise BadRequest(400, "job", f"size = {size!r:.80}: expected a finite number from 0")
-    if patience is not None and not is_amount(patience):
-        raise BadRequest(400, "job", f"patience = {patience!r:.80}: expected a finite number from 0, or null")
-    return size, patience
+    return read_job(await _body(request, MAX_JOB_BYTES))

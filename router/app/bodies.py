@@ -1,0 +1,48 @@
+"""What clients of a router send in bodies, as JSON."""
+
+from __future__ import annotations
+
+from json import JSONDecoder
+from typing import Any
+
+from router.app.replies import BadRequest
+from router.protocol.stream import is_amount
+
+DEFAULT_SIZE = 1.0  # the mean; a router draws nothing at random for a job
+_JOB_KEYS = {"size", "patience"}
+
+_decode = JSONDecoder().decode
+
+
+def read_json(body: bytes) -> Any:
+    """The value in a body.
+
+    Raises:
+        BadRequest: It is no JSON, or not in UTF-8.
+    """
+    try:
+        return _decode(body.decode())
+    except (ValueError, RecursionError) as error:
+        raise BadRequest(400, "json", f"the body is not valid JSON: {error}") from None
+
+
+def read_job(body: bytes) -> tuple[float, float | None]:
+    """The size and the patience of a job; those of an ordinary one if there is no body.
+
+    Raises:
+        BadRequest: It is no job.
+    """
+    if not body:
+        return DEFAULT_SIZE, None
+    job = read_json(body)
+    if type(job) is not dict:
+        raise BadRequest(400, "job", f'expected {{"size": …, "patience": …}} or no body, found {job!r:.80}')
+    if not job.keys() <= _JOB_KEYS:
+        unknown = min(job.keys() - _JOB_KEYS)
+        raise BadRequest(400, "job", f"unknown key {unknown!r:.80}: a job has size and patience, in time units")
+    size, patience = job.get("size", DEFAULT_SIZE), job.get("patience")
+    if not is_amount(size):
+        raise BadRequest(400, "job", f"size = {size!r:.80}: expected a finite number from 0")
+    if patience is not None and not is_amount(patience):
+        raise BadRequest(400, "job", f"patience = {patience!r:.80}: expected a finite number from 0, or null")
+    return size, patience
