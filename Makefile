@@ -45,11 +45,12 @@ test: setup ## run the tests, the long ones left out
 test-long: setup ## run the long tests only
 	@$(BIN)/python -m pytest -m long --timeout 1800
 
-check: setup ## lint, format, types, and who may import whom
+check: setup ## lint, format, types, who may import whom, and known vulnerabilities
 	@$(BIN)/ruff check $(CODE)
 	@$(BIN)/ruff format --check --quiet $(CODE)
 	@$(BIN)/python -m mypy
 	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/python -m tests.tidy.audit
 
 format: setup ## let ruff repair and format the code
 	@$(BIN)/ruff check --fix $(CODE)
