@@ -26,10 +26,12 @@ from router.events import (
 )
 from router.policy import Job, Policy, Server
 from router.protocol.due import DueHeap
+from router.protocol.eventlog import NOTHING, Book
 from router.protocol.messages import Dispatch, Message, Probe
 from router.protocol.needs import Needs
 from router.protocol.notices import NewNeeds, encode_notice
 from router.protocol.timer import StartTimer
+from router.recorder import RouterRecorder
 
 OnEnd = Callable[[EndJob, Any], None]
 """Told the end of a job, together with the tag that the job was handed in with; must not raise."""
@@ -53,14 +55,15 @@ class RouterDriver:
     Args:
         core: The core; nobody else may hand it events.
         counts: Where to count what the core does not.
+        book: The event log; `None`: nothing is written down, at no cost.
     """
 
-    def __init__(self, core: RouterCore, counts: Counts) -> None:
+    def __init__(self, core: RouterCore, counts: Counts, book: Book | None = None) -> None:
         self.core = core
         self.counts = counts
         self.draining = False
         self._loop = asyncio.get_running_loop()
-        self._handle = core.handle
+        self._handle = core.handle if book is None else RouterRecorder(core, book, self._tag_of).handle
         counts.know_policy(core.policy.name)
         self._jobs: dict[int, tuple[float, OnEnd, Any]] = {}
         self._number = 0
@@ -132,6 +135,10 @@ class RouterDriver:
         if effect.end is not None:
             self.counts.ended(effect, now - arrived)
         on_end(effect, tag)
+
+    def _tag_of(self, job: int) -> int:
+        tag = self._jobs[job][2]
+        return tag if type(tag) is int else NOTHING  # of a client that waits for the answer
 
     def _handle_one(self, event: RouterEvent, now: float) -> None:
         self._hand_over_due(now)

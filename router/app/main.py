@@ -6,6 +6,7 @@ import gc
 import logging
 import sys
 from random import Random
+from time import monotonic
 
 from router.app.counts import Counts
 from router.app.driver import RouterDriver
@@ -18,6 +19,7 @@ from router.core import RouterCore
 from router.policy import Policy
 from router.process import serve as process
 from router.process.access import Access, access_from_environment
+from router.process.eventlog import open_log
 from router.process.identity import make_identity
 from router.process.tls import tls_from_environment
 from router.protocol.errors import SettingsError
@@ -47,7 +49,8 @@ class RouterApp:
             on_error=counts.policy_failed,
         )
         identity = make_identity(settings.id)
-        self.driver = RouterDriver(core, counts)
+        self.log = open_log(settings, identity, "router")
+        self.driver = RouterDriver(core, counts, self.log)
         self.links = Links(self.driver, identity, settings.heartbeat_s)
         self.streams = Streams(self.driver, identity, settings.heartbeat_s)
         metrics = router_metrics(self.driver, policies, access)
@@ -83,6 +86,10 @@ def run(settings: RouterSettings) -> int:
     async def main() -> int:
         app = RouterApp(settings, policy, rng, access)
         gc.freeze()  # what is there now stays: the collector need not look at it again
-        return await process.serve(app.web, listen, app.drain)
+        try:
+            return await process.serve(app.web, listen, app.drain)
+        finally:
+            if app.log is not None:
+                app.log.close(monotonic())
 
     return process.run(main)

@@ -31,6 +31,8 @@ class RouterSettings(BaseModel):
         heartbeat_s: How often a peer that is silent is asked whether it is still there.
         max_links: The most server processes. `max_streams`: the most generators that stream.
         end_with_parent: End as soon as standard input ends.
+        events: The file of the event log; empty: there is none. `events_mib`: how much of it is kept, in MiB;
+            `events_grow`: it grows beyond that, and all is kept.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -49,6 +51,9 @@ class RouterSettings(BaseModel):
     max_links: PositiveInt = 1_000
     max_streams: PositiveInt = 100
     end_with_parent: bool = False
+    events: str = ""
+    events_mib: Annotated[int, Field(ge=1, le=65536)] = 8
+    events_grow: bool = False
 
 
 def policy_in_time(table: Mapping[str, Any], rng: Random, time_unit_s: float) -> Policy:

@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from router.process.metrics import Histogram
 from router.protocol.due import DueHeap
+from router.protocol.eventlog import Book
 from router.protocol.messages import Dispatch, End, Message, Probe, Pull, Report, Withdraw
 from router.protocol.needs import Needs
 from router.protocol.timer import StartTimer
@@ -29,6 +31,7 @@ from server.core import (
     ServerEffect,
     ServerEvent,
 )
+from server.recorder import RecordedCore
 
 Put = Callable[[Message], bool]
 
@@ -49,6 +52,7 @@ class ServerDriver:
         settings: What the servers are.
         clock: The monotonic clock.
         timer_kind: Which alarm the timer uses.
+        book: The event log; `None`: nothing is written down, at no cost.
 
     Attributes:
         cores: The servers, by name, in order.
@@ -66,10 +70,12 @@ class ServerDriver:
         *,
         clock: Callable[[], float] = time.monotonic,
         timer_kind: Kind = "auto",
+        book: Book | None = None,
     ) -> None:
         now = clock()
+        make = ServerCore if book is None else partial(RecordedCore, book=book)
         self.cores: dict[str, ServerCore] = {
-            spec.id: ServerCore(
+            spec.id: make(
                 spec,
                 settings.stream(spec.id, "routers"),
                 time_unit=settings.time_unit_s,
@@ -122,10 +128,10 @@ class ServerDriver:
             self.opened = True
             self._all(Open())
 
-    def router_joined(self, router: str, needs: Needs, put: Put) -> None:
-        """A link is up; `put` sends messages over it."""
+    def router_joined(self, router: str, needs: Needs, put: Put, epoch: int = 0) -> None:
+        """A link to this incarnation of a router is up; `put` sends messages over it."""
         self._puts[router] = put
-        self._all(RouterJoined(router, needs))
+        self._all(RouterJoined(router, needs, epoch))
 
     def needs_changed(self, router: str, needs: Needs) -> None:
         """A router that has joined follows another policy."""

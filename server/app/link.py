@@ -184,7 +184,7 @@ class Link:
         self.up = True
         self._warned = False
         self._links.counts.ups += 1
-        self._driver.router_joined(welcome.router, welcome.needs, self._outbox.put)
+        self._driver.router_joined(welcome.router, welcome.needs, self._outbox.put, welcome.epoch)
         self._links.joined(self)
         return True
 

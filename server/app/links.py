@@ -9,7 +9,7 @@ from functools import partial
 from aiohttp import ClientSession
 
 from router.process.client import open_session
-from router.process.identity import make_identity
+from router.process.identity import Identity, make_identity
 from router.protocol.notices import VERSION, Drains, Hello, Rated, ServerEntry, encode_notice
 from server.app.discovery import Address, Discovery, Resolve, parse_target, resolve
 from server.app.driver import ServerDriver
@@ -29,14 +29,22 @@ class Links:
         settings: Whom to dial and how.
         driver: Is told of links and messages.
         resolve: Looks up a name.
+        identity: Who this process is; left out: who it becomes now.
 
     Attributes:
         epoch: Which incarnation of this process it is. `boot`: which clock it reads.
         counts: What happened on the links so far.
     """
 
-    def __init__(self, settings: ServerSettings, driver: ServerDriver, *, resolve: Resolve = resolve) -> None:
-        _, self.epoch, self.boot = make_identity(settings.id)
+    def __init__(
+        self,
+        settings: ServerSettings,
+        driver: ServerDriver,
+        *,
+        resolve: Resolve = resolve,
+        identity: Identity | None = None,
+    ) -> None:
+        _, self.epoch, self.boot = identity or make_identity(settings.id)
         self.counts = LinkCounts()
         self.driver = driver
         self.settings = settings

@@ -5,8 +5,11 @@ from __future__ import annotations
 import gc
 import logging
 import sys
+import time
 
 from router.process.access import access_from_environment
+from router.process.eventlog import open_log
+from router.process.identity import make_identity
 from router.process.serve import EXIT_USER_MISTAKE, Listen, serve
 from router.process.serve import run as run_loop
 from router.process.tls import tls_from_environment
@@ -41,11 +44,13 @@ async def serve_servers(settings: ServerSettings) -> int:
     try:
         access, tls = access_from_environment(), tls_from_environment()
         tls.client_context()  # a file that is not what it should be is told now, not at the first link
+        identity = make_identity(settings.id)
+        log = open_log(settings, identity, "server")
     except SettingsError as error:
         sys.stderr.write(f"{settings.id}: {error}\n")
         return EXIT_USER_MISTAKE
-    driver = ServerDriver(settings)
-    links = Links(settings, driver)
+    driver = ServerDriver(settings, book=log)
+    links = Links(settings, driver, identity=identity)
 
     async def drain() -> None:
         links.drain(list(driver.cores))
@@ -67,3 +72,5 @@ async def serve_servers(settings: ServerSettings) -> int:
         return await serve(app, listen, drain)
     finally:
         driver.close()
+        if log is not None:
+            log.close(time.monotonic())

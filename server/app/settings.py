@@ -44,6 +44,8 @@ class ServerSettings(BaseModel):
         metrics_per_server: Show the queue length of each server too.
         longest_queue: Longer queues share the last place of the queue-length metric.
         end_with_parent: End as soon as standard input ends.
+        events: The file of the event log; empty: there is none. `events_mib`: how much of it is kept, in MiB;
+            `events_grow`: it grows beyond that, and all is kept.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -74,6 +76,9 @@ class ServerSettings(BaseModel):
     metrics_per_server: bool = False
     longest_queue: Annotated[int, Field(ge=1, le=1000)] = 20
     end_with_parent: bool = False
+    events: str = ""
+    events_mib: Annotated[int, Field(ge=1, le=65536)] = 8
+    events_grow: bool = False
 
     @field_validator("routers")
     @classmethod

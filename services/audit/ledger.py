@@ -1,0 +1,45 @@
+"""What the generator knows of its jobs: one entry for each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from services.measure.records import Floats, Ints
+
+LOST_ON_THE_WAY = ("link_lost", "no_answer", "no_router")
+"""Why a job fails by the generator's own word: what a router says of it is not known."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ledger:
+    """The generator's jobs, by number from 0.
+
+    Shape: (jobs,), each column.
+
+    Units: instants in seconds of the host's monotonic clock.
+
+    Attributes:
+        intended: When the schedule wanted it sent. `sent`: when it was; nan: never. `ended`: when its end was known.
+        router: Place in `routers`. `server`: place in `servers`; -1: it never went to one.
+        outcome: Place in `OUTCOMES`; -1: it has no end.
+        reason: Place in `reasons`, of which the first is empty.
+        doubled: Jobs that had a second end.
+        tagged: Whether routers were told the numbers of the jobs.
+        time_unit_s: Seconds in a time unit. `boot`: identifies the clock.
+    """
+
+    intended: Floats
+    sent: Floats
+    ended: Floats
+    router: Ints
+    server: Ints
+    outcome: Ints
+    reason: Ints
+    routers: Sequence[str]
+    servers: Sequence[str]
+    reasons: Sequence[str]
+    doubled: Sequence[int]
+    tagged: bool
+    time_unit_s: float
+    boot: str = ""

@@ -1,0 +1,92 @@
+"""An event log, read: its records in order, and what it cannot know any more."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from router.protocol.eventlog import FIELDS, RECORD, UNNAMED, About, Head, read_head, read_names
+
+_TYPES = {"I": "<u4", "d": "<f8", "q": "<i8", "Q": "<u8"}
+DTYPE = np.dtype(list(zip(FIELDS, (_TYPES[letter] for letter in RECORD.format[1:]), strict=True)))
+
+Records = NDArray[np.void]
+
+
+@dataclass(frozen=True, eq=False)
+class Log:
+    """One incarnation of a process.
+
+    Attributes:
+        about: Who it was.
+        names: The texts that records refer to.
+        records: Shape (records,), of `DTYPE`, in order of writing.
+        overwritten: How many came before them and are lost.
+        closed_at: When it ended in order, on its clock; 0: it did not: it was killed, or is running.
+    """
+
+    about: About
+    names: list[str]
+    records: Records
+    overwritten: int
+    closed_at: float
+
+    @property
+    def since(self) -> float:
+        """The instant after which nothing is missing."""
+        if not self.overwritten:
+            return -math.inf
+        return float(self.records["at"][0]) if len(self.records) else math.inf
+
+    def text(self, place: int) -> str:
+        """A name by its place."""
+        return "?" if place == UNNAMED or place >= len(self.names) else self.names[place]
+
+    def described(self) -> dict[str, Any]:
+        """What there is of it, as JSON has it."""
+        return {"process": self.about.id, "epoch": self.about.epoch, "records": len(self.records),
+                "overwritten": self.overwritten, "ended_in_order": self.closed_at > 0.0}  # fmt: skip
+
+
+def read_log(data: bytes) -> Log:
+    """Read a file, whole or trimmed.
+
+    Rule: of a ring whose writer was killed, the record after the newest one may have been half written over; it is
+    taken as overwritten. Nothing else can be torn.
+
+    Raises:
+        RemoteProtocolError: It is no event log.
+    """
+    head = read_head(data)
+    found = _records(data, head)
+    sequence = found["sequence"].astype(np.int64)
+    newest = int(sequence.max(initial=0))
+    oldest = max(1, newest - head.slots + 1)
+    if newest >= head.slots and not head.closed_at:
+        oldest += 1
+    place = (np.arange(oldest, newest + 1) - 1) % head.slots
+    # Of a file in which something is missing all the same, what is there counts.
+    place = place[place < len(found)]
+    kept = found[place]
+    kept = kept[(sequence[place] >= oldest) & (kept["code"] > 0)]
+    return Log(head.about, read_names(data, head), kept, newest - len(kept), head.closed_at)
+
+
+def used_bytes(data: bytes) -> int:
+    """How much of a file is in use: what comes after is empty slots.
+
+    Raises:
+        RemoteProtocolError: It is no event log.
+    """
+    head = read_head(data)
+    newest = int(_records(data, head)["sequence"].max(initial=0))
+    return head.records_at + min(newest, head.slots) * DTYPE.itemsize
+
+
+def _records(data: bytes, head: Head) -> Records:
+    there = max(0, len(data) - head.records_at) // DTYPE.itemsize
+    return np.frombuffer(data, DTYPE, min(there, head.slots), head.records_at)

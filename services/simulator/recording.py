@@ -1,0 +1,68 @@
+"""Event logs of a simulated run, the same that processes write: `simulate(scenario, wrap=recording.watch)`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from router.core import RouterCore
+from router.protocol.eventlog import About
+from router.recorder import RouterRecorder
+from server.core import ServerCore
+from server.recorder import ServerRecorder
+from services.audit.log import DTYPE, Log
+
+
+class MemoryBook:
+    """An event log in memory, which keeps everything.
+
+    Args:
+        about: Whose it is.
+    """
+
+    def __init__(self, about: About) -> None:
+        self.about = about
+        self.names = [""]
+        self._places = {"": 0}
+        self._records: list[tuple[Any, ...]] = []
+
+    def name(self, text: str) -> int:
+        """The place of a name."""
+        place = self._places.get(text)
+        if place is None:
+            place = self._places[text] = len(self.names)
+            self.names.append(text)
+        return place
+
+    def append(self, *fields: Any) -> None:
+        """Keep one record."""
+        self._records.append((*fields, len(self._records) + 1))
+
+    def log(self) -> Log:
+        """Everything so far, as of a process that has ended in order."""
+        return Log(self.about, list(self.names), np.array(self._records, DTYPE), 0, 1.0)
+
+
+class Recording:
+    """The logs of all cores of one run; jobs are known by their numbers in the workload."""
+
+    def __init__(self) -> None:
+        self._books: dict[str, MemoryBook] = {}
+
+    def watch(self, core: Any) -> RouterRecorder | ServerRecorder:
+        """Put a recorder before a core; servers of a pool share a log, as those of a process do."""
+        if isinstance(core, RouterCore):
+            return RouterRecorder(core, self._book(core.id, "router"), lambda job: job)
+        assert isinstance(core, ServerCore)
+        return ServerRecorder(core, core.handle, self._book(f"servers-{core.spec.pool}", "server"))
+
+    def logs(self) -> list[Log]:
+        """All logs."""
+        return [book.log() for book in self._books.values()]
+
+    def _book(self, id: str, role: str) -> MemoryBook:
+        book = self._books.get(id)
+        if book is None:
+            book = self._books[id] = MemoryBook(About(id, role, 0, "virtual"))
+        return book
