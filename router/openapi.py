@@ -155,7 +155,8 @@ _TO_WEBSOCKET = {
 
 _OPERATIONS = (
     Operation(
-        "POST", "/v1/jobs", "Send one job and wait for its end", _JOB_ENDS, {400: ("json", "job"), 413: ("too_long",)},
+        "POST", "/v1/jobs", "Send one job and wait for its end", _JOB_ENDS,
+        {400: ("json", "job"), 408: ("slow",), 413: ("too_long",)},
         details=f"Without a body a job has size 1 and waits for ever. At most {MAX_JOB_BYTES} bytes.",
         body=ref(Job), guarded=True,
     ),
@@ -173,7 +174,7 @@ _OPERATIONS = (
     Operation("GET", "/v1/policy", "Show the policy in force", {200: Reply("With every parameter.", _POLICY)}),
     Operation(
         "PUT", "/v1/policy", "Put another policy in force", {200: Reply("It is in force now.", _POLICY)},
-        {400: ("json", "settings"), 413: ("too_long",)},
+        {400: ("json", "settings"), 408: ("slow",), 413: ("too_long",), 429: ("too_often",)},
         details=f"Parameters that are left out have their defaults. At most {MAX_BODY_BYTES} bytes.",
         body=_POLICY, body_needed=True, guarded=True,
     ),

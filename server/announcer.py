@@ -7,6 +7,9 @@ from random import Random
 from router.protocol.messages import Pull, Withdraw, build
 from server.session import Session
 
+MOST_OUTSTANDING = 1000
+"""Messages that one server has out: under `duplicate` those at a router that gets no jobs would pile up."""
+
 
 class Announcer:
     """Keeps the pull-messages of one server.
@@ -98,7 +101,7 @@ class Announcer:
     def fallen(self, length: int) -> list[Pull]:
         """A job has left `length` others behind."""
         if self._stale == "duplicate" and length == self.threshold and self._opened:
-            return [self._post()]
+            return [self._post()] if len(self.outstanding) < MOST_OUTSTANDING else []
         return self.settle(length)
 
     def risen(self, length: int) -> list[Pull | Withdraw]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from router.events import EndJob
-from router.policy import Policy
+from router.policy import Policy, Server
 from router.process.metrics import Histogram
 from router.process.outbox import Outbox
 from router.protocol.codec import FROM_SERVER
@@ -45,6 +45,7 @@ class Traffic:
         outboxes: Those that are open.
         frames_in: Frames received. `bytes_in`: their bytes.
         refusals: Times that a peer was refused for its own mistake, by reason; `slow`: it did not read.
+        pauses: Times that jobs were left unread because so much waited for one of these peers.
         delay_s: One-way delays of received messages, added up. `delayed`: of how many messages.
     """
 
@@ -53,6 +54,7 @@ class Traffic:
         self.frames_in = 0
         self.bytes_in = 0
         self.refusals: Counter[str] = Counter()
+        self.pauses = 0
         self.delay_s = 0.0
         self.delayed = 0
         self._frames_out = 0
@@ -92,6 +94,7 @@ class Counts:
     Args:
         policies: The names of all policies that may come into force.
         time_unit_s: Seconds in a time unit; the buckets of the sojourn times are multiples of it.
+        max_pools: The most pools that have series.
 
     Attributes:
         received: Messages from servers, by type.
@@ -99,13 +102,13 @@ class Counts:
         sojourns_s: Sojourn times at this router of served jobs, by policy.
         waits: By policy and pool.
         traffic: By kind of peer.
-        pools: The pools of all servers that ever joined.
+        pools: The pools of servers that are linked, and of those that were as long as there is room.
         http_refusals: Requests refused for the client's mistake, by reason.
         policy_errors: Times that a policy raised, by its name.
         decision_s: What it took the core to decide where jobs go, or whom to probe first.
     """
 
-    def __init__(self, policies: Sequence[str], time_unit_s: float) -> None:
+    def __init__(self, policies: Sequence[str], time_unit_s: float, max_pools: int = 100) -> None:
         self.received: dict[type, int] = dict.fromkeys(FROM_SERVER, 0)
         self.unheard = {"http": 0, "stream": 0}
         self.sojourns_s = {policy: Histogram(time_unit_s) for policy in policies}
@@ -116,14 +119,28 @@ class Counts:
         self.decision_s = 0.0
         self._time_unit_s = time_unit_s
         self._policies = list(policies)
-        self.pools: list[str] = []
+        self._max_pools = max_pools
+        self.pools: dict[str, None] = {}
 
-    def know_pool(self, pool: str) -> None:
-        """From now on this pool has its series, for each policy."""
-        if pool not in self.pools:
-            self.pools.append(pool)
-            for policy in self._policies:
-                self.waits[policy, pool] = Waits()
+    def know_pool(self, pool: str, servers: Iterable[Server] = ()) -> None:
+        """From now on this pool has its series, for each policy.
+
+        One pool too many takes the place of the oldest one that has none of `servers`, which are those linked now:
+        else a process that comes back under ever new names of a pool would add series for ever.
+        """
+        if pool in self.pools:
+            return
+        if len(self.pools) >= self._max_pools:
+            in_use = {server.pool for server in servers}
+            self._forget_pool(next((old for old in self.pools if old not in in_use), ""))
+        self.pools[pool] = None
+        for policy in self._policies:
+            self.waits[policy, pool] = Waits()
+
+    def _forget_pool(self, pool: str) -> None:
+        self.pools.pop(pool, None)
+        for policy in self._policies:
+            self.waits.pop((policy, pool), None)
 
     def know_policy(self, policy: str) -> None:
         """From now on this policy has its series, for each pool."""

@@ -48,6 +48,13 @@ class Outlet(Protocol):
     def put_frame(self, frame: bytes) -> bool:
         """Send a ready frame soon, in its place among the messages."""
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether so much waits that nothing more should be made for it now."""
+
+    async def room(self) -> None:
+        """Wait until it is behind no more."""
+
 
 class RouterDriver:
     """Owns a `RouterCore`; create it inside the running loop.
@@ -178,9 +185,13 @@ class RouterDriver:
         now = monotonic()
         self._outlets.append(outlet)
         for server in servers:
-            self.counts.know_pool(server.pool)
+            self.counts.know_pool(server.pool, self.core.servers.values())
             self._put[server.id] = outlet.put
             self._handle_one(ServerJoined(server), now)
+
+    def behind(self) -> list[Outlet]:
+        """The links for which so much waits that jobs should come in no faster."""
+        return [outlet for outlet in self._outlets if outlet.is_behind]
 
     def drain_servers(self, servers: Iterable[Server]) -> None:
         """These servers take nothing new."""

@@ -11,6 +11,7 @@ from typing import Any
 from aiohttp import WSCloseCode, web
 
 from router.app.driver import RouterDriver
+from router.app.settings import RouterSettings
 from router.app.wire import Refused, read_frame, unpack_frame
 from router.policy import Server
 from router.process.identity import Identity
@@ -30,7 +31,6 @@ from router.protocol.notices import (
 )
 
 POLICY_VIOLATION = int(WSCloseCode.POLICY_VIOLATION)
-HELLO_LIMIT_S = 10.0
 
 _log = logging.getLogger(__name__)
 
@@ -41,10 +41,13 @@ class Link:
     Args:
         ws: The WebSocket.
         router: This router's name.
+        settings: How much may wait.
     """
 
-    def __init__(self, ws: web.WebSocketResponse, router: str) -> None:
-        self.outbox: Outbox[Message] = Outbox(ws, self._encode)
+    def __init__(self, ws: web.WebSocketResponse, router: str, settings: RouterSettings) -> None:
+        self.outbox: Outbox[Message] = Outbox(
+            ws, self._encode, limit=settings.most_waiting, stall_limit_s=settings.stall_limit_s
+        )
         self.process = ""
         self.epoch = 0
         self.servers: list[Server] = []
@@ -71,13 +74,13 @@ class Links:
     Args:
         driver: Is told of servers and messages.
         identity: Who this router is.
-        heartbeat_s: How often a silent peer is asked whether it is still there.
+        settings: Heartbeats and limits.
     """
 
-    def __init__(self, driver: RouterDriver, identity: Identity, heartbeat_s: float) -> None:
+    def __init__(self, driver: RouterDriver, identity: Identity, settings: RouterSettings) -> None:
         self._driver = driver
         self._identity = identity
-        self._heartbeat_s = heartbeat_s
+        self._settings = settings
         self._traffic = driver.counts.traffic["server"]
         self._open: set[Link] = set()
         self._by_process: dict[str, Link] = {}
@@ -89,8 +92,8 @@ class Links:
 
     async def serve(self, request: web.Request) -> web.WebSocketResponse:
         """Serve one link until it ends."""
-        ws = await accept(request, heartbeat_s=self._heartbeat_s)
-        link = Link(ws, self._identity.id)
+        ws = await accept(request, heartbeat_s=self._settings.heartbeat_s)
+        link = Link(ws, self._identity.id, self._settings)
         self._open.add(link)
         self._traffic.opened(link.outbox)
         code, reason = int(WSCloseCode.OK), ""
@@ -126,11 +129,12 @@ class Links:
     # -- handshake ----------------------------------------------------------------------------
 
     async def _hello(self, ws: web.WebSocketResponse) -> Hello | None:
+        limit_s = self._settings.hello_limit_s
         try:
-            async with asyncio.timeout(HELLO_LIMIT_S):
+            async with asyncio.timeout(limit_s):
                 data = await read_frame(ws, self._traffic)
         except TimeoutError:
-            raise Refused("hello", f"no hello within {HELLO_LIMIT_S:g} s", POLICY_VIOLATION) from None
+            raise Refused("hello", f"no hello within {limit_s:g} s", POLICY_VIOLATION) from None
         if data is None:
             return None
         frame = unpack_frame(data)
@@ -154,6 +158,7 @@ class Links:
             return
         self._check_names(hello)
         former = self._by_process.get(hello.process)
+        self._check_room(hello, () if former is None else former.servers)
         if former is not None:
             self._supersede(former, link, hello)
         link.introduce(hello, self._identity.boot)
@@ -193,6 +198,20 @@ class Links:
                     POLICY_VIOLATION,
                 )
 
+    def _check_room(self, hello: Hello, leaving: Sequence[Server]) -> None:
+        """There is a place for all servers of a hello and for their pools, once those of its former link have left."""
+        core, settings = self._driver.core, self._settings
+        there, more = len(core.servers) - len(leaving), len(hello.servers)
+        if there + more > settings.max_servers:
+            reason = f"{more} servers beside {there}: max_servers is {settings.max_servers}"
+            raise Refused("limit", reason, WSCloseCode.TRY_AGAIN_LATER)
+        gone = {server.id for server in leaving}
+        pools = {server.pool for server in core.servers.values() if server.id not in gone}
+        pools.update(entry.pool for entry in hello.servers)
+        if len(pools) > settings.max_pools:
+            reason = f"{len(pools)} pools: max_pools is {settings.max_pools}"
+            raise Refused("limit", reason, WSCloseCode.TRY_AGAIN_LATER)
+
     def _lose(self, link: Link) -> None:
         if link.up:
             link.up = False
@@ -216,6 +235,8 @@ class Links:
             self._driver.receive(messages, now)
         except RemoteProtocolError as error:
             raise Refused("message", str(error)) from None
+        if (held := self._driver.core.policy.held_total) > self._settings.max_pull_messages:
+            raise Refused("limit", f"{held} pull-messages: max_pull_messages is {self._settings.max_pull_messages}")
 
     def _check_seen(self, messages: Sequence[Message]) -> None:
         """Nobody has seen more dispatches than were sent; the core would find out after earlier messages were taken."""

@@ -21,6 +21,7 @@ from router.process import serve as process
 from router.process.access import Access, access_from_environment
 from router.process.eventlog import open_log
 from router.process.identity import make_identity
+from router.process.limits import Guests
 from router.process.tls import tls_from_environment
 from router.protocol.errors import SettingsError
 from router.registry import policy_names
@@ -39,7 +40,7 @@ class RouterApp:
     def __init__(self, settings: RouterSettings, policy: Policy, rng: Random, access: Access | None = None) -> None:
         access = access or Access(None)
         policies = policy_names()
-        counts = Counts(policies, settings.time_unit_s)
+        counts = Counts(policies, settings.time_unit_s, settings.max_pools)
         core = RouterCore(
             settings.id,
             policy,
@@ -51,10 +52,12 @@ class RouterApp:
         identity = make_identity(settings.id)
         self.log = open_log(settings, identity, "router")
         self.driver = RouterDriver(core, counts, self.log)
-        self.links = Links(self.driver, identity, settings.heartbeat_s)
-        self.streams = Streams(self.driver, identity, settings.heartbeat_s)
-        metrics = router_metrics(self.driver, policies, access)
-        self.web = RouterWeb(settings, self.driver, self.links, self.streams, metrics, rng).application(access)
+        self.links = Links(self.driver, identity, settings)
+        self.streams = Streams(self.driver, identity, settings)
+        guests = Guests(settings, counts.http_refusals)
+        metrics = router_metrics(self.driver, policies, access, guests)
+        web = RouterWeb(settings, self.driver, self.links, self.streams, guests, metrics, rng)
+        self.web = web.application(access)
 
     async def drain(self) -> None:
         """Take no further job, and wait for the end of those that are here."""

@@ -9,11 +9,12 @@ from router.app.driver import RouterDriver
 from router.app.wire import REFUSALS
 from router.events import Tally
 from router.process.access import Access
+from router.process.limits import Guests
 from router.process.metrics import Labels, Metric, Metrics
 from router.protocol.messages import End, Outcome, Pull, Report, Withdraw
 
 RECEIVED = {Pull: "pull", Withdraw: "withdraw", Report: "report", End: "end"}
-HTTP_REFUSALS = ("job", "json", "limit", "settings", "too_long", "websocket")
+HTTP_REFUSALS = ("job", "json", "limit", "settings", "slow", "too_long", "too_often", "websocket")
 WEBSOCKETS = {"server": "/v1/link", "generator": "/v1/stream"}
 HOPS = {"generator": "generator_router", "server": "server_router"}
 ENDS: tuple[tuple[Outcome, str], ...] = (
@@ -26,13 +27,15 @@ def _metric(name: str, meaning: str, kind: str, *labels: str) -> Metric:
     return Metric(f"herdless_router_{name}", meaning, kind, labels)  # type: ignore[arg-type]
 
 
-def router_metrics(driver: RouterDriver, policies: Sequence[str], access: Access) -> Metrics:
+def router_metrics(driver: RouterDriver, policies: Sequence[str], access: Access, guests: Guests) -> Metrics:
     """The metrics of one router, with a series for each of `policies` from the start."""
     metrics = Metrics()
     _add_work(metrics, driver, policies)
     _add_times(metrics, driver.counts)
     _add_servers(metrics, driver)
     _add_wire(metrics, driver, access)
+    connections = _metric("http_connections", "Connections that are open, WebSockets included", "gauge")
+    metrics.add(connections, lambda: guests.open)
     return metrics
 
 
@@ -177,6 +180,10 @@ def _add_wire(metrics: Metrics, driver: RouterDriver, access: Access) -> None:
         _metric("refusals_total", "Times that a peer was refused for its own mistake", "counter", "peer", "reason"),
         refusals,
         [(peer, reason) for peer in PEERS for reason in REFUSALS] + [("http", reason) for reason in HTTP_REFUSALS],
+    )
+    metrics.add(
+        _metric("pauses_total", "Times that jobs were left unread: too much waited for a peer", "counter", "peer"),
+        by_peer(lambda t: t.pauses),
     )
     metrics.add(
         _metric("one_way_seconds_total", "One-way delays of messages received, added up", "counter", "hop"),

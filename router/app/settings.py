@@ -9,13 +9,14 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
 
 from router.policy import Policy
+from router.process.limits import HttpLimits
 from router.protocol.errors import SettingsError
 from router.protocol.needs import Positive, too_often
 from router.protocol.notices import Name
 from router.registry import make_policy
 
 
-class RouterSettings(BaseModel):
+class RouterSettings(HttpLimits, BaseModel):
     """The settings of one router process; constant while it runs, the policy apart.
 
     Attributes:
@@ -26,10 +27,16 @@ class RouterSettings(BaseModel):
         time_unit_s: Seconds in a time unit; scales the buckets of histograms.
         probe_timeout_s: The longest that a job waits for answers to its probes.
         retries: How often a job whose server was lost is dispatched anew.
-        ceiling: The most jobs in this router's system.
+        ceiling: The most jobs in this router's system; beyond, they fail at once with reason `ceiling`.
         drain_limit_s: The longest that a router told to end waits for the jobs in its system.
         heartbeat_s: How often a peer that is silent is asked whether it is still there.
         max_links: The most server processes. `max_streams`: the most generators that stream.
+        max_servers: The most servers of all links. `max_pools`: the most pools that metrics tell apart.
+        max_pull_messages: The most pull-messages that are held at a time.
+        max_policy_changes: The most changes of policy within any second.
+        hello_limit_s: The longest that a server process may take to say hello.
+        backlog: How many messages may wait for a peer that reads slowly, besides one a job in the system.
+        stall_limit_s: How long a peer may take nothing at all while streams wait for it.
         end_with_parent: End as soon as standard input ends.
         events: The file of the event log; empty: there is none. `events_mib`: how much of it is kept, in MiB;
             `events_grow`: it grows beyond that, and all is kept.
@@ -45,15 +52,30 @@ class RouterSettings(BaseModel):
     time_unit_s: Positive = 0.1
     probe_timeout_s: Positive = 1.0
     retries: NonNegativeInt = 0
-    ceiling: PositiveInt = 1_000_000
+    ceiling: PositiveInt = 100_000
     drain_limit_s: Positive = 30.0
     heartbeat_s: Positive = 10.0
     max_links: PositiveInt = 1_000
     max_streams: PositiveInt = 100
+    max_servers: PositiveInt = 100_000
+    max_pools: PositiveInt = 100
+    max_pull_messages: PositiveInt = 1_000_000
+    max_policy_changes: PositiveInt = 10
+    hello_limit_s: Positive = 10.0
+    backlog: Annotated[int, Field(ge=1000)] = 100_000
+    stall_limit_s: Positive = 5.0
     end_with_parent: bool = False
     events: str = ""
     events_mib: Annotated[int, Field(ge=1, le=65536)] = 8
     events_grow: bool = False
+
+    @property
+    def most_waiting(self) -> int:
+        """The most messages that wait for one peer.
+
+        When a link is lost all its jobs end or go elsewhere at one instant, which is no fault of those who hear of it.
+        """
+        return self.ceiling + self.backlog
 
 
 def policy_in_time(table: Mapping[str, Any], rng: Random, time_unit_s: float) -> Policy:

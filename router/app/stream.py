@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from time import monotonic
 
 from aiohttp import WSCloseCode, web
 
-from router.app.driver import RouterDriver
+from router.app.driver import OnEnd, Outlet, RouterDriver
+from router.app.settings import RouterSettings
 from router.app.wire import Refused, read_frame
 from router.events import EndJob
 from router.process.identity import Identity
 from router.process.outbox import Outbox, accept
 from router.protocol.errors import RemoteProtocolError
-from router.protocol.stream import VERSION, Answer, Greeting, decode_requests, encode, encode_greeting
+from router.protocol.stream import VERSION, Answer, Greeting, Request, decode_requests, encode, encode_greeting
+
+JOBS_A_TURN = 256
+"""Jobs of streams that are taken in before the links have their turn: as many ends and reports as follow from them
+reach this router in about one frame of each link, so that links never fall behind streams."""
 
 _log = logging.getLogger(__name__)
 
@@ -22,17 +28,22 @@ _log = logging.getLogger(__name__)
 class Streams:
     """All streams of this router.
 
+    A stream has no limit of its own on the jobs that are under way, so it could bury the links: what comes in faster
+    than the router and its servers get on with is left unread, and the sender feels it.
+
     Args:
         driver: Takes the jobs.
         identity: Who this router is.
-        heartbeat_s: How often a silent peer is asked whether it is still there.
+        settings: Heartbeats, and how much may wait.
     """
 
-    def __init__(self, driver: RouterDriver, identity: Identity, heartbeat_s: float) -> None:
+    def __init__(self, driver: RouterDriver, identity: Identity, settings: RouterSettings) -> None:
         self._driver = driver
         self._identity = identity
-        self._heartbeat_s = heartbeat_s
+        self._settings = settings
         self._traffic = driver.counts.traffic["generator"]
+        self._turn = asyncio.Lock()
+        self._taken = 0
 
     def __len__(self) -> int:
         """How many are open."""
@@ -40,8 +51,9 @@ class Streams:
 
     async def serve(self, request: web.Request) -> web.WebSocketResponse:
         """Serve one stream until it ends; jobs that are in the system then run on, and nobody hears of their ends."""
-        ws = await accept(request, heartbeat_s=self._heartbeat_s)
-        outbox: Outbox[Answer] = Outbox(ws, _encode)
+        ws = await accept(request, heartbeat_s=self._settings.heartbeat_s)
+        settings = self._settings
+        outbox: Outbox[Answer] = Outbox(ws, _encode, limit=settings.most_waiting, stall_limit_s=settings.stall_limit_s)
         self._traffic.opened(outbox)
         same_clock = request.query.get("boot") == self._identity.boot
         unheard = self._driver.counts.unheard
@@ -61,7 +73,7 @@ class Streams:
                     raise Refused("job", str(error)) from None
                 if same_clock:
                     self._traffic.under_way(now - stamp_s, len(requests))
-                self._driver.submit(requests, on_end, now)
+                await self._take(requests, on_end, outbox)
         except Refused as refusal:
             code, reason = refusal.code, str(refusal)
             self._traffic.refusals[refusal.kind] += 1
@@ -75,6 +87,25 @@ class Streams:
             finally:
                 self._traffic.closed(outbox)
         return ws
+
+    async def _take(self, requests: Sequence[Request], on_end: OnEnd, outbox: Outbox[Answer]) -> None:
+        """Take jobs in, a turn's worth at a time; wait while their ends or the messages about them pile up."""
+        for start in range(0, len(requests), JOBS_A_TURN):
+            if outbox.is_behind:
+                await self._wait_for(outbox)
+            part = requests[start : start + JOBS_A_TURN]
+            async with self._turn:
+                self._driver.submit(part, on_end, monotonic())
+                self._taken += len(part)
+                if self._taken >= JOBS_A_TURN:
+                    self._taken = 0
+                    await asyncio.sleep(0)
+                    for link in self._driver.behind():
+                        await self._wait_for(link)
+
+    async def _wait_for(self, outbox: Outlet | Outbox[Answer]) -> None:
+        self._traffic.pauses += 1
+        await outbox.room()
 
     async def close(self, reason: str) -> None:
         """End all streams; answers that wait are sent first."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from random import Random
 from time import monotonic
 
@@ -17,6 +18,7 @@ from router.app.stream import Streams
 from router.events import EndJob
 from router.openapi import description
 from router.process.access import Access
+from router.process.limits import Guests, body_of
 from router.process.metrics import Metrics
 from router.process.web import application, describes, error_reply, reply, shows
 from router.protocol.errors import SettingsError
@@ -31,6 +33,7 @@ class RouterWeb:
         settings: Its settings.
         driver: Takes the jobs.
         links: Serves the servers. `streams`: serves the generators.
+        guests: Who is connected.
         metrics: What `GET /metrics` shows.
         rng: The random stream of the policies.
     """
@@ -41,6 +44,7 @@ class RouterWeb:
         driver: RouterDriver,
         links: Links,
         streams: Streams,
+        guests: Guests,
         metrics: Metrics,
         rng: Random,
     ) -> None:
@@ -48,9 +52,12 @@ class RouterWeb:
         self._driver = driver
         self._links = links
         self._streams = streams
+        self._guests = guests
         self._metrics = metrics
         self._rng = rng
         self._loop = asyncio.get_running_loop()
+        # Each change is told to every server, which answers: in a tight loop that would bury the links.
+        self._changes: deque[float] = deque(maxlen=settings.max_policy_changes)
 
     def application(self, access: Access) -> web.Application:
         """The aiohttp application.
@@ -72,6 +79,7 @@ class RouterWeb:
                 describes(description),
             ),
             access,
+            self._guests,
         )
         app.on_shutdown.append(self._shut_down)
         return app
@@ -143,6 +151,9 @@ class RouterWeb:
 
     async def put_policy(self, request: web.Request) -> web.Response:
         """Put another policy in force."""
+        changes, most = self._changes, self._settings.max_policy_changes
+        if len(changes) == most and monotonic() - changes[0] < 1.0:
+            return self._refuse(BadRequest(429, "too_often", f"{most} changes of policy within a second, the limit"))
         try:
             table = read_json(await _body(request, MAX_BODY_BYTES))
             if type(table) is not dict:
@@ -152,6 +163,7 @@ class RouterWeb:
             return self._refuse(error)
         except SettingsError as error:
             return self._refuse(BadRequest(400, "settings", str(error)))
+        changes.append(monotonic())
         self._driver.switch(policy)
         return reply(policy_table(policy))
 
@@ -172,7 +184,7 @@ async def _body(request: web.Request, limit: int) -> bytes:
     if (request.content_length or 0) > limit:
         raise too_long
     try:
-        body = await request.read()
+        body = await body_of(request)
     except web.HTTPRequestEntityTooLarge:
         raise too_long from None
     if len(body) > limit:

@@ -12,7 +12,8 @@ from router.protocol.codec import unpack
 from router.protocol.errors import RemoteProtocolError
 
 REFUSALS = (
-    "duplicate", "frame", "hello", "job", "message", "notice", "slow", "text", "too_long", "version", "websocket",
+    "duplicate", "frame", "hello", "job", "limit", "message", "notice", "slow", "text", "too_long",
+    "version", "websocket",
 )  # fmt: skip
 """Why a peer is refused: the label of the metric."""
 

@@ -19,6 +19,9 @@ from router.protocol.codec import MAX_FRAME_BYTES
 
 Message = TypeVar("Message")
 
+_LOOK_EVERY_S = 0.005
+"""How often it is looked whether there is room; nobody does while nobody is behind."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -69,6 +72,8 @@ class Outbox(Generic[Message]):
         limit: How many messages may wait; one more cuts the link.
         max_batch: The most messages in one frame.
         cut_limit_s: How long a cut waits for the peer to say goodbye.
+        stall_limit_s: How long a peer may take nothing at all while more than half of `limit` waits for it and
+            somebody waits for room.
         on_cut: Told the reason, once, from the loop, when the outbox gives the link up by itself: backlog over
             the limit, peer gone, or a message that cannot be encoded. Reading from `ws` ends as well then.
     """
@@ -81,6 +86,7 @@ class Outbox(Generic[Message]):
         limit: int = 100_000,
         max_batch: int = 1_000,
         cut_limit_s: float = 1.0,
+        stall_limit_s: float = 5.0,
         on_cut: Callable[[str], object] = lambda reason: None,
     ) -> None:
         self.frames = 0
@@ -92,6 +98,8 @@ class Outbox(Generic[Message]):
         self._encode = encode
         self._max_batch = max_batch
         self._cut_limit_s = cut_limit_s
+        self._half = limit // 2
+        self._stall_limit_s = stall_limit_s
         self._on_cut = on_cut
         self._open = True
         self._queue: asyncio.Queue[Message | _Frame] = asyncio.Queue(limit)
@@ -123,6 +131,27 @@ class Outbox(Generic[Message]):
             self.cut(f"reads too slowly: {self._queue.qsize()} messages wait, the limit")
             return False
         return True
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether more than half of what may wait does."""
+        return self._queue.qsize() > self._half
+
+    async def room(self) -> None:
+        """Wait until this is behind no more: whoever makes messages of what it reads reads no further until then.
+
+        So the backlog of a peer that reads slowly stays bounded without a cut, however much comes in; one that takes
+        nothing at all is cut, since others would wait for it.
+        """
+        clock = asyncio.get_running_loop().time
+        frames, since = self.frames, clock()
+        while self._open and self.is_behind:
+            await asyncio.sleep(_LOOK_EVERY_S)
+            if self.frames != frames:
+                frames, since = self.frames, clock()
+            elif clock() - since > self._stall_limit_s and self._open:
+                self.overflows += 1
+                self.cut(f"reads too slowly: it took none of {len(self)} messages for {self._stall_limit_s:g} s")
 
     def put_frame(self, frame: bytes) -> bool:
         """Send a frame that is ready, by itself and in its place among the messages; else as `put`."""

@@ -26,6 +26,7 @@ from typing import Any
 from aiohttp import web
 
 from router.process.access import Access, bind_fault
+from router.process.limits import GUESTS, Guests, limit_unread
 from router.process.tls import Tls
 from router.protocol.errors import SettingsError
 
@@ -115,22 +116,33 @@ async def serve(app: web.Application, listen: Listen, drain: Callable[[], Awaita
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, signals.put_nowait, number)
+    guests = app.get(GUESTS) or Guests()
     runner = web.AppRunner(
         app,
         access_log=None,
         shutdown_timeout=listen.close_limit_s,
         max_line_size=_MAX_LINE_BYTES,
         max_field_size=_MAX_HEADER_BYTES,
+        keepalive_timeout=guests.limits.idle_limit_s,
         auto_decompress=False,  # so a body is never longer than what came in, nor fails while it is read
     )
+    accepting: asyncio.Server | None = None
     try:
         await runner.setup()
-        await web.SockSite(runner, listener, ssl_context=ssl_context, backlog=_BACKLOG).start()
+        assert runner.server is not None
+        guests.admit(runner.server)
+        limit_unread(listener, guests.limits.unread_limit_s)
+        patience_s = None if ssl_context is None else guests.limits.idle_limit_s
+        accepting = await loop.create_server(
+            guests.protocol, sock=listener, ssl=ssl_context, ssl_handshake_timeout=patience_s, backlog=_BACKLOG
+        )
         _announce(listen, listener)
         await signals.get()
         if drain is not None:
             await _drain(listen, drain, signals)
     finally:
+        if accepting is not None:
+            accepting.close()
         await runner.cleanup()
         listener.close()
     return EXIT_OK

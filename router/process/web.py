@@ -10,6 +10,7 @@ from typing import Any
 from aiohttp import web
 
 from router.process.access import CHALLENGE, LOOKING, Access, request_fault
+from router.process.limits import GUESTS, Guests, TooSlow
 from router.process.metrics import Metrics
 from router.protocol import openapi
 from router.protocol.http import MAX_BODY_BYTES
@@ -19,14 +20,18 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _log = logging.getLogger(__name__)
 
 
-def application(routes: Iterable[tuple[str, str, Handler]], access: Access) -> web.Application:
+def application(
+    routes: Iterable[tuple[str, str, Handler]], access: Access, guests: Guests | None = None
+) -> web.Application:
     """An application with these routes; what goes wrong in it is answered as JSON.
 
     Args:
         routes: Method, path and handler of each.
         access: Whom to let in. What is not for looking alone (`LOOKING`) needs the token, if there is one.
+        guests: Where connections and refusals are counted.
     """
     app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[_errors_as_json])
+    app[GUESTS] = guests or Guests()
     for method, path, handler in routes:
         if access.needed and not (method == "GET" and path in LOOKING):
             handler = guarded(handler, access, path)
@@ -92,6 +97,10 @@ async def _errors_as_json(request: web.Request, handler: Handler) -> web.StreamR
         return error_reply(404, "not_found", f"no {request.path:.80}; there are {paths}")
     except web.HTTPRequestEntityTooLarge:
         return error_reply(413, "too_long", f"body longer than {MAX_BODY_BYTES} bytes")
+    except TooSlow as error:
+        answer = error_reply(408, "slow", str(error))
+        answer.force_close()  # what is still to come of the body is of no use
+        return answer
     except web.HTTPException:
         raise
     except Exception as error:

@@ -12,6 +12,7 @@ from router.app.main import RouterApp
 from router.app.metrics import router_metrics
 from router.app.settings import RouterSettings
 from router.process.access import Access
+from router.process.limits import Guests
 from router.process.metrics import Metric
 from router.registry import make_policy, policy_names
 from server.app.driver import ServerDriver
@@ -45,7 +46,8 @@ async def catalogue() -> list[Metric]:
     endless.stop()
     load = load_metrics(endless, 1.0, Access(None))
     exporter = exporter_metrics(Watch(ExporterSettings(scenario, "127.0.0.1:1")))
-    all_of = (router_metrics(router.driver, policy_names(), Access(None)), server, load, console_metrics({}), exporter)
+    of_router = router_metrics(router.driver, policy_names(), Access(None), Guests())
+    all_of = (of_router, server, load, console_metrics({}), exporter)
     return [metric for metrics in all_of for metric in metrics.catalogue]
 
 

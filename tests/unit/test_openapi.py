@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import AsyncIterator
 from random import Random
 from typing import Any
 
@@ -80,9 +82,15 @@ async def ask(
         return int(response.status)
 
 
+async def slowly() -> AsyncIterator[bytes]:
+    """A body of which no more than the beginning comes."""
+    yield b"{"
+    await asyncio.Event().wait()
+
+
 async def test_a_router_gives_every_answer_that_is_described() -> None:
     seen: set[Key] = set()
-    async with router_peers.running(max_links=1, max_streams=1) as one:
+    async with router_peers.running(max_links=1, max_streams=1, max_policy_changes=len(TABLES)) as one:
         for path in ("/v1/servers", "/v1/policy", "/health", "/ready", "/metrics", "/openapi.json"):
             await ask(one.client, "GET", path)
         assert await ask(one.client, "GET", "/metrics", headers={"Accept": "application/openmetrics-text"}) == 200
@@ -108,6 +116,13 @@ async def test_a_router_gives_every_answer_that_is_described() -> None:
         one.app.driver.switch(Broken("on_arrival"))
         assert await ask(one.client, "POST", "/v1/jobs") == 500
         seen |= one.described.seen
+    async with router_peers.running(max_policy_changes=1, body_limit_s=0.01) as strict:
+        for method, path in (("POST", "/v1/jobs"), ("PUT", "/v1/policy")):
+            async with strict.client.request(method, path, data=slowly()) as response:
+                assert response.status == 408
+        while await ask(strict.client, "PUT", "/v1/policy", b'{"name": "random"}') != 429:
+            pass
+        seen |= strict.described.seen
     async with router_peers.running(token="the-token-of-this-test") as guarded:
         for method, path in operations(ROUTER):
             await ask(guarded.client, method, path)
