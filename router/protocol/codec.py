@@ -13,7 +13,7 @@ from typing import Any
 import msgpack
 
 from router.protocol.errors import RemoteProtocolError
-from router.protocol.messages import OUTCOMES, Dispatch, End, Message, Probe, Pull, Report, Withdraw
+from router.protocol.messages import OUTCOMES, Dispatch, End, Message, Probe, Pull, Report, Withdraw, build
 
 MAX_FRAME_BYTES = 1 << 20
 MAX_FRAME_MESSAGES = 4096
@@ -26,77 +26,72 @@ FROM_ROUTER: tuple[type[Message], ...] = (Dispatch, Probe)
 FROM_SERVER: tuple[type[Message], ...] = (Pull, Withdraw, Report, End)
 
 
-def is_count(value: Any) -> bool:
-    """Whether this is a whole number from 0 on, and no truth value."""
-    return type(value) is int and 0 <= value < 1 << 63
+# What a field may be, as a condition on {x}. From these one function is made for all fields of a message: one for each
+# field costs three times as much.
+_COUNT = "type({x}) is int and 0 <= {x} < 1 << 63"
+_COUNT_OR_NONE = f"({{x}} is None or {_COUNT})"
+_LENGTH = f"type({{x}}) is int and 0 <= {{x}} <= {MAX_LENGTH}"
+_LENGTH_OR_NONE = f"({{x}} is None or {_LENGTH})"
+_AMOUNT = "(type({x}) is float or type({x}) is int) and 0.0 <= {x} < 1e15"  # false for nan and inf
+_AMOUNT_OR_NONE = f"({{x}} is None or {_AMOUNT})"
+_INSTANT = "(type({x}) is float or type({x}) is int) and -1e15 < {x} < 1e15"
+_OUTCOME = "type({x}) is str and {x} in OUTCOMES"
+_TEXT = f"type({{x}}) is str and len({{x}}) <= {MAX_TEXT}"
+_FLAG = "type({x}) is bool"
 
-
-def _count_or_none(value: Any) -> bool:
-    return value is None or (type(value) is int and 0 <= value < 1 << 63)
-
-
-def _length(value: Any) -> bool:
-    return type(value) is int and 0 <= value <= MAX_LENGTH
-
-
-def _length_or_none(value: Any) -> bool:
-    return value is None or (type(value) is int and 0 <= value <= MAX_LENGTH)
-
-
-def is_amount(value: Any) -> bool:
-    """Whether this is a finite number from 0 on, and no truth value."""
-    return (type(value) is float or type(value) is int) and 0.0 <= value < 1e15  # false for nan and inf
-
-
-def _amount_or_none(value: Any) -> bool:
-    return value is None or is_amount(value)
-
-
-def is_instant(value: Any) -> bool:
-    """Whether this is a finite number of seconds, and no truth value."""
-    return (type(value) is float or type(value) is int) and -1e15 < value < 1e15
-
-
-def _outcome(value: Any) -> bool:
-    return type(value) is str and value in OUTCOMES
-
-
-def _text(value: Any) -> bool:
-    return type(value) is str and len(value) <= MAX_TEXT
-
-
-def _flag(value: Any) -> bool:
-    return type(value) is bool
-
-
-_EXPECTED: dict[Callable[[Any], bool], str] = {
-    is_count: "a whole number from 0",
-    _count_or_none: "a whole number from 0, or nil",
-    _length: f"a whole number from 0 to {MAX_LENGTH}",
-    _length_or_none: f"a whole number from 0 to {MAX_LENGTH}, or nil",
-    is_amount: "a finite number from 0",
-    _amount_or_none: "a finite number from 0, or nil",
-    is_instant: "a finite number of seconds",
-    _outcome: f"one of {', '.join(OUTCOMES)}",
-    _text: f"text of at most {MAX_TEXT} letters",
-    _flag: "true or false",
+_EXPECTED = {
+    _COUNT: "a whole number from 0",
+    _COUNT_OR_NONE: "a whole number from 0, or nil",
+    _LENGTH: f"a whole number from 0 to {MAX_LENGTH}",
+    _LENGTH_OR_NONE: f"a whole number from 0 to {MAX_LENGTH}, or nil",
+    _AMOUNT: "a finite number from 0",
+    _AMOUNT_OR_NONE: "a finite number from 0, or nil",
+    _INSTANT: "a finite number of seconds",
+    _OUTCOME: f"one of {', '.join(OUTCOMES)}",
+    _TEXT: f"text of at most {MAX_TEXT} letters",
+    _FLAG: "true or false",
 }
-_CHECKS: dict[type[Message], dict[str, Callable[[Any], bool]]] = {
+_FIELDS: dict[type[Message], dict[str, str]] = {
     Dispatch: {
-        "job": is_count, "size": is_amount, "patience": _amount_or_none,
-        "number": _count_or_none, "expected": _count_or_none, "held": is_count,
+        "job": _COUNT, "size": _AMOUNT, "patience": _AMOUNT_OR_NONE,
+        "number": _COUNT_OR_NONE, "expected": _COUNT_OR_NONE, "held": _COUNT,
     },
-    Probe: {"job": is_count},
-    Pull: {"number": is_count},
-    Withdraw: {"number": is_count},
-    Report: {"length": _length, "seen": is_count, "job": _count_or_none},
+    Probe: {"job": _COUNT},
+    Pull: {"number": _COUNT},
+    Withdraw: {"number": _COUNT},
+    Report: {"length": _LENGTH, "seen": _COUNT, "job": _COUNT_OR_NONE},
     End: {
-        "job": is_count, "outcome": _outcome, "reason": _text, "arrived": is_instant, "waiting": is_amount,
-        "service": is_amount, "stale": _flag, "length": _length_or_none, "seen": _count_or_none,
+        "job": _COUNT, "outcome": _OUTCOME, "reason": _TEXT, "arrived": _INSTANT, "waiting": _AMOUNT,
+        "service": _AMOUNT, "stale": _FLAG, "length": _LENGTH_OR_NONE, "seen": _COUNT_OR_NONE,
     },
 }  # fmt: skip
-for _kind, _fields in _CHECKS.items():
+for _kind, _fields in _FIELDS.items():
     assert _kind._fields == ("server", "router", *_fields), _kind
+
+Test = Callable[[Any], bool]
+
+
+def _test(condition: str) -> Test:
+    """The condition on one value as a function."""
+    test: Test = eval(f"lambda x: {condition.format(x='x')}")
+    return test
+
+
+def _test_all(conditions: Iterable[str]) -> Test:
+    """The conditions on the fields of a message as one function of the array that it came in."""
+    each = (condition.format(x=f"item[{place}]") for place, condition in enumerate(conditions, 2))
+    test: Test = eval(f"lambda item: {' and '.join(each)}")
+    return test
+
+
+is_count = _test(_COUNT)
+"""Whether this is a whole number from 0 on, and no truth value."""
+is_amount = _test(_AMOUNT)
+"""Whether this is a finite number from 0 on, and no truth value."""
+is_instant = _test(_INSTANT)
+"""Whether this is a finite number of seconds, and no truth value."""
+
+_TESTS = {kind: _test_all(fields.values()) for kind, fields in _FIELDS.items()}
 
 
 def unpack(data: bytes) -> Any:
@@ -134,9 +129,7 @@ class LinkCodec:
         self._router = router
         self._servers = list(servers)
         self._index = {server: index for index, server in enumerate(servers)}
-        self._checks = {
-            _CODE[kind]: (kind, len(kind._fields), list(_CHECKS[kind].values())) for kind in receives
-        }  # fmt: skip
+        self._known = {_CODE[kind]: (kind, len(kind._fields), _TESTS[kind]) for kind in receives}
 
     def encode(self, messages: Iterable[Message], stamp_s: float) -> bytes:
         """One frame of these messages, in order."""
@@ -164,24 +157,23 @@ class LinkCodec:
         if type(item) is not list or len(item) < 2:
             raise RemoteProtocolError(f"a message is an array [kind, server, …], found {item!r:.80}")
         code, position = item[0], item[1]
-        known = self._checks.get(code) if type(code) is int else None
+        known = self._known.get(code) if type(code) is int else None
         if known is None:
-            allowed = ", ".join(f"{code} {entry[0].__name__}" for code, entry in self._checks.items())
+            allowed = ", ".join(f"{code} {entry[0].__name__}" for code, entry in self._known.items())
             raise RemoteProtocolError(f"message of kind {code!r:.40}; allowed on this side: {allowed}")
-        kind, arity, checks = known
+        kind, arity, right = known
         if len(item) != arity:
             raise RemoteProtocolError(f"{kind.__name__} with {len(item)} fields, expected {arity}")
         if type(position) is not int or not 0 <= position < len(self._servers):
             raise RemoteProtocolError(
                 f"{kind.__name__} for server {position!r:.40}, of {len(self._servers)} on the link"
             )
-        for check, value in zip(checks, item[2:], strict=True):
-            if not check(value):
-                return self._wrong_field(kind, item)
-        return kind(self._servers[position], self._router, *item[2:])
+        if not right(item):
+            return self._wrong_field(kind, item)
+        return build(kind, (self._servers[position], self._router, *item[2:]))
 
     def _wrong_field(self, kind: type[Message], item: list[Any]) -> Message:
-        for (name, check), value in zip(_CHECKS[kind].items(), item[2:], strict=True):
-            if not check(value):
-                raise RemoteProtocolError(f"{kind.__name__}.{name} = {value!r:.40}, expected {_EXPECTED[check]}")
+        for (name, condition), value in zip(_FIELDS[kind].items(), item[2:], strict=True):
+            if not _test(condition)(value):
+                raise RemoteProtocolError(f"{kind.__name__}.{name} = {value!r:.40}, expected {_EXPECTED[condition]}")
         raise AssertionError("called for a message without a wrong field")
