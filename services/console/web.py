@@ -138,7 +138,7 @@ class ConsoleWeb:
         action = request.match_info["action"]
         if action not in ACTIONS:
             return error(404, f"no {action:.40}; there are {', '.join(ACTIONS)}")
-        if refusal := self._refuse(request):
+        if (refusal := self._refuse(request)) is not None:
             return refusal
         try:
             return web.json_response(await self._carry_out(action, json.loads(await request.read())))
@@ -149,7 +149,8 @@ class ConsoleWeb:
 
     async def post_login(self, request: web.Request) -> web.Response:
         """Say whether the page may change something."""
-        return self._refuse(request) or web.json_response({"login": True})
+        refusal = self._refuse(request)
+        return web.json_response({"login": True}) if refusal is None else refusal
 
     def _refuse(self, request: web.Request) -> web.Response | None:
         """What is answered to a request that may change nothing; of its body nothing is read."""
