@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from router.protocol.messages import OUTCOMES
 from services.loadgen.workload import Workload
 from services.measure.records import Fleet, MessageLog, Records
 from services.simulator.network import Delays
-from services.simulator.world import KINDS, World
+from services.simulator.world import KINDS
 
 NAN = float("nan")
 _OUTCOME = {outcome: place for place, outcome in enumerate(OUTCOMES)}
@@ -70,12 +70,23 @@ class Recorder:
         )
 
 
-class Reader:
-    """Reads the message counters at the instants that it is scheduled for; a core to the loop."""
+class Sends(Protocol):
+    """What the reader knows of a world."""
 
-    def __init__(self, world: World, routers: Iterable[RouterCore]) -> None:
+    sent: dict[type, int]
+
+
+class Reader:
+    """Reads the message counters at the instants that it is scheduled for; a core to the loop.
+
+    Args:
+        world: Counts messages.
+        routers: All that ever were; the list may grow.
+    """
+
+    def __init__(self, world: Sends, routers: Sequence[RouterCore]) -> None:
         self._world = world
-        self._routers = list(routers)
+        self._routers = routers
         self._instants: list[float] = []
         self._jobs: list[int] = []
         self._counts: dict[str, list[int]] = {kind: [] for kind in KINDS.values()}

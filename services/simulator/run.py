@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Any
 
@@ -17,6 +17,7 @@ from server.core import Open, RouterJoined, ServerCore
 from services.loadgen.workload import Workload, draw_workload
 from services.measure.records import Floats, Run
 from services.scenario import Scenario
+from services.simulator.faults import FaultyWorld
 from services.simulator.network import NO_DELAY, Delays
 from services.simulator.recorder import Reader, Recorder
 from services.simulator.slotted import simulate_slotted
@@ -69,24 +70,36 @@ def simulate(
     fleet = scenario.fleet()
     jobs = len(workload.instants)
     recorder = Recorder(fleet, jobs, delays)
-    routers = _routers(scenario, fleet.routers, replication)
-    servers = _servers(scenario, replication)
+    world: World | FaultyWorld
+    entrances: Sequence[Any]
+    if scenario.faults:
+        world = FaultyWorld(scenario, recorder.ended, delays, replication, wrap)
+        routers, entrances = world.cores, fleet.routers
+    else:
+        world, routers, entrances = _peaceful(scenario, recorder, delays, replication, wrap)
+
+    reader = Reader(world, routers)
+    reader.handle(None, 0.0)
+    for reading in range(1, READINGS + 1):
+        world.schedule(scenario.horizon * reading / READINGS, reader.handle, None)
+    world.run(_arrivals(entrances, workload, sent + delays.generator_router, progress))
+    world.run_until(scenario.horizon)
+    world.run_out(jobs)
+    return Run(fleet, recorder.records(workload, sent), reader.log())
+
+
+def _peaceful(
+    scenario: Scenario, recorder: Recorder, delays: Delays, replication: int, wrap: Wrap | None
+) -> tuple[World, list[RouterCore], list[Handle]]:
+    """A world in which nothing goes wrong, its routers, and where jobs enter it."""
     wrapped = wrap or (lambda core: core)
+    routers = _routers(scenario, scenario.router_names(), replication)
+    servers = _servers(scenario, replication)
     router_cores = {core.id: wrapped(core) for core in routers}
     server_cores = {core.spec.id: wrapped(core) for core in servers}
     world = World(router_cores, server_cores, recorder.ended, delays)
     _connect(world, router_cores, server_cores, routers, servers)
-
-    reader = Reader(world, routers)
-    reader.handle(None, 0.0)
-    horizon = scenario.run.warmup + scenario.run.duration
-    for reading in range(1, READINGS + 1):
-        world.schedule(horizon * reading / READINGS, reader.handle, None)
-    entrances = [router_cores[name].handle for name in fleet.routers]
-    world.run(_arrivals(entrances, workload, sent + delays.generator_router, progress))
-    world.run_until(horizon)
-    world.run_out(jobs)
-    return Run(fleet, recorder.records(workload, sent), reader.log())
+    return world, routers, [router_cores[core.id].handle for core in routers]
 
 
 def _routers(scenario: Scenario, names: list[str], replication: int) -> list[RouterCore]:
@@ -134,12 +147,12 @@ def _connect(
 
 
 def _arrivals(
-    routers: list[Handle],
+    routers: Sequence[Any],
     workload: Workload,
     reach: Floats,
     progress: Callable[[float], None] | None,
-) -> Iterator[tuple[float, Handle, JobArrived]]:
-    """Each job, with the instant at which it reaches its router."""
+) -> Iterator[tuple[float, Any, JobArrived]]:
+    """Each job, with the instant at which it reaches its router, and where that is entered."""
     patience = workload.patience.astype(object)
     patience[np.isnan(workload.patience)] = None
     for start in range(0, len(reach), BLOCK):
