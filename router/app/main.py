@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import logging
 import sys
 from random import Random
 from time import monotonic
@@ -22,6 +21,7 @@ from router.process.access import Access, access_from_environment
 from router.process.eventlog import open_log
 from router.process.identity import make_identity
 from router.process.limits import Guests
+from router.process.logs import log_to_standard_error
 from router.process.tls import tls_from_environment
 from router.protocol.errors import SettingsError
 from router.registry import policy_names
@@ -67,7 +67,7 @@ class RouterApp:
 
 def run(settings: RouterSettings) -> int:
     """Run a router until it is told to end; returns the exit code."""
-    logging.basicConfig(format=f"%(asctime)s %(levelname)s {settings.id}: %(message)s")
+    log_to_standard_error(settings.id)
     rng = Random(f"{settings.seed}:{settings.id}:policy")
     try:
         policy = policy_in_time(settings.policy, rng, settings.time_unit_s)

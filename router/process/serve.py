@@ -27,6 +27,7 @@ from aiohttp import web
 
 from router.process.access import Access, bind_fault
 from router.process.limits import GUESTS, Guests, limit_unread
+from router.process.logs import say_at_once
 from router.process.tls import Tls
 from router.protocol.errors import SettingsError
 
@@ -164,8 +165,7 @@ def end_with_parent() -> None:
         with suppress(OSError):
             while os.read(0, 4096):
                 pass
-        with suppress(OSError):
-            os.write(2, b"standard input has ended: the parent is gone, so this process ends as well\n")
+        say_at_once(b"standard input has ended: the parent is gone, so this process ends as well\n")
         os._exit(EXIT_RUN_INVALID)
 
     threading.Thread(target=watch, name="end-with-parent", daemon=True).start()
@@ -223,5 +223,4 @@ def _announce(listen: Listen, listener: socket.socket) -> None:
 
 
 def _complain(listen: Listen, message: str) -> None:
-    sys.stderr.write(f"{listen.id}: {message}\n")
-    sys.stderr.flush()
+    say_at_once(f"{listen.id}: {message}\n".encode())

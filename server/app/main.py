@@ -10,6 +10,7 @@ import time
 from router.process.access import access_from_environment
 from router.process.eventlog import open_log
 from router.process.identity import make_identity
+from router.process.logs import log_to_standard_error
 from router.process.serve import EXIT_USER_MISTAKE, Listen, serve
 from router.process.serve import run as run_loop
 from router.process.tls import tls_from_environment
@@ -29,7 +30,7 @@ def run(settings: ServerSettings) -> int:
     On SIGTERM its servers drain: pull-messages are withdrawn, routers are told, the jobs that are there finish
     within `drain_limit_s`.
     """
-    logging.basicConfig(format=f"%(asctime)s %(levelname)s {settings.id}: %(message)s")
+    log_to_standard_error(settings.id)
     return run_loop(lambda: serve_servers(settings))
 
 

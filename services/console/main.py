@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ from typing import Any
 from aiohttp import web
 
 from router.process.access import access_from_environment
+from router.process.logs import log_to_standard_error
 from router.process.serve import Listen, serve
 from router.process.serve import run as run_loop
 from router.process.tls import Tls, tls_from_environment
@@ -59,7 +59,7 @@ def run(settings: ConsoleSettings) -> int:
     Raises:
         SettingsError: The scenario does not say at what rate jobs arrive.
     """
-    logging.basicConfig(format="%(asctime)s %(levelname)s console: %(message)s")
+    log_to_standard_error("console")
     _ = settings.scenario.rate_total
     listen = Listen("console", "console", settings.host, settings.port, end_with_parent=settings.end_with_parent,
                     access=access_from_environment(), tls=for_browsers(tls_from_environment()))  # fmt: skip

@@ -16,6 +16,7 @@ from aiohttp import web
 
 from router.process.access import Access, access_from_environment
 from router.process.client import open_session
+from router.process.logs import log_to_standard_error
 from router.process.metrics import Metric, Metrics
 from router.process.serve import Listen, serve
 from router.process.serve import run as run_loop
@@ -270,7 +271,7 @@ def run(settings: ExporterSettings) -> int:
     Raises:
         SettingsError: The scenario does not say at what rate jobs arrive.
     """
-    logging.basicConfig(format="%(asctime)s %(levelname)s exporter: %(message)s")
+    log_to_standard_error("exporter")
     _ = settings.scenario.rate_total
     access = access_from_environment()
     listen = Listen("exporter", "exporter", settings.host, settings.port, end_with_parent=settings.end_with_parent,

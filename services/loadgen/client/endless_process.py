@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from aiohttp import web
 
 from router.process.access import Access, access_from_environment
 from router.process.client import open_session
+from router.process.logs import log_to_standard_error
 from router.process.metrics import Metric, Metrics
 from router.process.serve import Listen, serve
 from router.process.serve import run as run_loop
@@ -71,7 +71,7 @@ def run(settings: EndlessSettings) -> int:
     Raises:
         SettingsError: The scenario cannot be sent without end.
     """
-    logging.basicConfig(format="%(asctime)s %(levelname)s load: %(message)s")
+    log_to_standard_error("load")
     schedule = Schedule(settings.scenario, settings.trace)
     access = access_from_environment()
     listen = Listen("load", "load", settings.host, settings.port, drain_limit_s=settings.drain_limit_s,

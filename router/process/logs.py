@@ -1,0 +1,83 @@
+"""The log on standard error, which holds nobody up: a thread of its own writes it, and lines are dropped if it cannot.
+
+Standard error may be a pipe that nobody reads or a file on a disk that hangs. A process that waited for it would
+stop serving jobs for the sake of a line about them.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import threading
+from queue import Full, Queue
+
+STANDARD_ERROR = 2
+MOST_LINES = 1_000
+LAST_WORDS_S = 0.5
+
+
+class LogThread(logging.Handler):
+    """Writes log lines by a thread of its own.
+
+    Args:
+        descriptor: Where to.
+        limit: The most lines that wait; further ones are dropped, and their number is told when there is room again.
+
+    Attributes:
+        dropped: Lines dropped so far.
+    """
+
+    def __init__(self, descriptor: int = STANDARD_ERROR, limit: int = MOST_LINES) -> None:
+        super().__init__()
+        self.dropped = 0
+        self._told = 0
+        self._descriptor = descriptor
+        self._lines: Queue[bytes] = Queue(limit)
+        self._thread = threading.Thread(target=self._write_on, name="log", daemon=True)
+        self._thread.start()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Take a line; never waits."""
+        try:
+            self._lines.put_nowait((self.format(record) + "\n").encode(errors="replace"))
+        except Full:
+            self.dropped += 1
+
+    def close(self) -> None:
+        """Write what waits, if that can be done soon."""
+        try:
+            self._lines.put_nowait(b"")
+        except Full:
+            return super().close()
+        self._thread.join(LAST_WORDS_S)
+        return super().close()
+
+    def _write_on(self) -> None:
+        while line := self._lines.get():
+            missing = self.dropped - self._told
+            if missing:
+                self._told += missing
+                line = f"{missing} lines are missing: nobody was reading\n".encode() + line
+            while line:
+                try:
+                    line = line[os.write(self._descriptor, line) :]
+                except BlockingIOError:
+                    select.select([], [self._descriptor], [])
+                except OSError:  # nobody will ever read it
+                    break
+
+
+def log_to_standard_error(name: str) -> None:
+    """From now on this process logs, each line with its name."""
+    logging.basicConfig(format=f"%(asctime)s %(levelname)s {name}: %(message)s", handlers=[LogThread()])
+
+
+def say_at_once(text: bytes) -> None:
+    """Write a last word to standard error, unless that would wait."""
+    try:
+        _, writable, _ = select.select([], [STANDARD_ERROR], [], 0.0)
+        if writable:
+            os.write(STANDARD_ERROR, text)
+    except (OSError, ValueError):
+        pass

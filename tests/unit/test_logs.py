@@ -1,0 +1,73 @@
+"""The log that holds nobody up."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from router.process.logs import LogThread
+
+
+@pytest.fixture
+def pipe() -> Iterator[tuple[int, int]]:
+    """A pipe that holds one page."""
+    reading, writing = os.pipe()
+    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
+    yield reading, writing
+    os.close(reading)
+    os.close(writing)
+
+
+def record(text: str) -> logging.LogRecord:
+    return logging.LogRecord("a", logging.WARNING, __file__, 1, text, None, None)
+
+
+def test_lines_are_written_in_order_and_before_the_end(pipe: tuple[int, int]) -> None:
+    log = LogThread(pipe[1])
+    log.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
+    for text in ("one", "two", "drei ö"):
+        log.emit(record(text))
+    log.close()
+    assert os.read(pipe[0], 4096).decode() == "WARNING one\nWARNING two\nWARNING drei ö\n"
+
+
+def test_nobody_waits_for_a_reader_and_the_dropped_lines_are_counted(pipe: tuple[int, int]) -> None:
+    # A line is 100 bytes: at most 41 are in the pipe or half in it, and 5 wait; of 200 more than half are dropped.
+    log = LogThread(pipe[1], limit=5)
+    for number in range(200):
+        log.emit(record(f"{number:099d}"))
+    assert log.dropped >= 200 - 41 - 5
+    found: list[int] = []
+    missing = 0
+    with os.fdopen(os.dup(pipe[0]), "rb") as reading:  # somebody reads at last, and gets what is there
+        while len(found) + log.dropped < 200 or missing < log.dropped:
+            line = reading.readline()
+            if line.endswith(b" lines are missing: nobody was reading\n"):
+                missing += int(line.split()[0])
+            else:
+                found.append(int(line))
+    assert found == sorted(found) and len(found) + missing == 200
+    log.close()
+
+
+def test_the_end_does_not_wait_for_a_reader_that_never_comes(pipe: tuple[int, int]) -> None:
+    log = LogThread(pipe[1], limit=2)
+    for _ in range(100):
+        log.emit(record("x" * 99))
+    log.close()
+    os.read(pipe[0], 4096)
+
+
+def test_a_reader_that_is_gone_stops_nobody() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    log = LogThread(writing)
+    for _ in range(3):
+        log.emit(record("x"))
+    log.close()
+    assert log.dropped == 0
+    os.close(writing)
