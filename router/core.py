@@ -97,6 +97,10 @@ class RouterCore:
         """
         return self._handlers[type(event)](event, now)
 
+    def entrance(self, kind: type) -> Callable[[Any, float], list[RouterEffect]]:
+        """`handle` for events of this kind, without the look-up: for a loop that knows the kind."""
+        return self._handlers[kind]
+
     @property
     def in_system(self) -> int:
         """Jobs that have arrived and not ended."""
@@ -197,7 +201,9 @@ class RouterCore:
             return []
         job, server, tally, assign, attempt = record
         if length is not None and seen is not None:
-            server.view = self._view(server, length, seen)
+            if seen > server.sent:
+                raise self._impossible(server, seen)
+            server.view = length + server.sent - seen
         elif server.view and (outcome == "blocked" or outcome == "failed"):
             # The server turned it away, so what its dispatch added to the view never came about. A link keeps
             # order: no report before this end has counted that dispatch, and each later one replaces the view.
@@ -216,13 +222,10 @@ class RouterCore:
         tally.ends[outcome, reason] += 1
         return [build(EndJob, (job, outcome, reason, server, event, tally.policy, assign.fallback))]
 
-    def _view(self, server: Server, length: int, seen: int) -> int:
-        """The length that a server told, and the dispatches on their way that it had not counted."""
-        if seen > server.sent:
-            raise RemoteProtocolError(
-                f"router {self.id}: {server.id} has seen {seen} dispatches, of {server.sent} sent on this link"
-            )
-        return length + server.sent - seen
+    def _impossible(self, server: Server, seen: int) -> RemoteProtocolError:
+        return RemoteProtocolError(
+            f"router {self.id}: {server.id} has seen {seen} dispatches, of {server.sent} sent on this link"
+        )
 
     # -- answers to probes --------------------------------------------------------------------
 
@@ -231,7 +234,9 @@ class RouterCore:
         server = self.servers.get(id)
         if server is None:
             raise LocalProtocolError(f"router {self.id}: report from {id}, which has not joined")
-        view = server.view = self._view(server, length, seen)
+        if seen > server.sent:
+            raise self._impossible(server, seen)
+        view = server.view = length + server.sent - seen  # and what was on its way when the server told its length
         if self._on_report is not None and id not in self.draining:
             try:
                 self._on_report(server)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable
 from random import Random
+from types import MethodType
 from typing import Any, ClassVar
 
 from router.protocol.errors import LocalProtocolError
@@ -140,6 +141,10 @@ class ServerCore:
             LocalProtocolError: The event is impossible in this state; nothing was changed.
         """
         return self._handlers[type(event)](self, event, now)
+
+    def entrance(self, kind: type) -> Callable[[Any, float], list[ServerEffect]]:
+        """`handle` for messages of this kind, without the look-up: for a loop that knows the kind."""
+        return MethodType(self._HANDLERS[kind], self)
 
     @property
     def pull_messages(self) -> int:

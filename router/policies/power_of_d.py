@@ -12,7 +12,10 @@ from router.choice import Population, least, sample
 from router.policy import BLOCK, Answer, Assign, Block, Fleet, Job, Parameters, Policy, Probe, Server, check_sample
 from router.protocol.messages import build
 from router.protocol.needs import Needs
-from router.ranking import Full, Ranks
+from router.ranking import Full
+
+FULL = 1 << 62
+"""Added to the length of a full server: it comes after all that have vacancy."""
 
 
 class PowerOfDParameters(Parameters):
@@ -61,7 +64,6 @@ class PowerOfD(Policy):
         self._replacement = parameters.replacement
         self._memory = parameters.memory
         self._skip_full = parameters.full == "skip"
-        self._ranks = Ranks("queue", skip_full=self._skip_full)
         self._remembered: list[Answer] = []
 
     @property
@@ -87,9 +89,10 @@ class PowerOfD(Policy):
         if self._memory:
             asked = {server: None for server, _ in answers}
             answers = [*answers, *(answer for answer in self._remembered if answer[0] not in asked)]
-        ranks = [self._ranks.of(server, length) for server, length in answers]
-        best = least(ranks, self.rng)
-        server, length = answers[best]
+        ranks = []
+        for server, length in answers:
+            ranks.append(length + FULL if length >= server.capacity and self._skip_full else length)
+        server, length = answers[least(ranks, self.rng)]
         blocked = self._skip_full and length >= server.capacity
         if self._memory:
             self._remember([(s, n + (s is server and not blocked)) for s, n in answers])

@@ -21,7 +21,7 @@ from services.simulator.faults import FaultyWorld
 from services.simulator.network import NO_DELAY, Delays
 from services.simulator.recorder import Reader, Recorder
 from services.simulator.slotted import simulate_slotted
-from services.simulator.world import Core, Handle, World
+from services.simulator.world import Core, Handle, World, entrance
 
 READINGS = 200
 """How often the message counters are read in a run."""
@@ -99,7 +99,7 @@ def _peaceful(
     server_cores = {core.spec.id: wrapped(core) for core in servers}
     world = World(router_cores, server_cores, recorder.ended, delays)
     _connect(world, router_cores, server_cores, routers, servers)
-    return world, routers, [router_cores[core.id].handle for core in routers]
+    return world, routers, [entrance(router_cores[core.id], JobArrived) for core in routers]
 
 
 def _routers(scenario: Scenario, names: list[str], replication: int) -> list[RouterCore]:

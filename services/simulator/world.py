@@ -8,6 +8,7 @@ from itertools import count
 from typing import Any, Protocol
 
 from router.core import EndJob
+from router.protocol.codec import FROM_ROUTER, FROM_SERVER
 from router.protocol.messages import Dispatch, End, Message, Probe, Pull, Report, Withdraw
 from router.protocol.timer import StartTimer
 from services.simulator.network import NO_DELAY, Delays
@@ -30,7 +31,13 @@ class Core(Protocol):
 
 
 Handle = Callable[[Any, float], Sequence[Any]]
-"""A core's entrance: takes an event in, returns effects."""
+"""A core's entrance, or that for one kind of event: a bound method that takes an event in and returns effects."""
+
+
+def entrance(core: Core, kind: type) -> Handle:
+    """The quickest way to hand this kind of event to a core; one that is wrapped, to be watched, has only `handle`."""
+    of_kind = getattr(core, "entrance", None)
+    return core.handle if of_kind is None else of_kind(kind)
 
 
 class World:
@@ -62,12 +69,16 @@ class World:
     ) -> None:
         self.sent: dict[type, int] = dict.fromkeys(KINDS, 0)
         self.ended = 0
-        self._routers = {name: core.handle for name, core in routers.items()}
-        self._servers = {name: core.handle for name, core in servers.items()}
+        # Of each kind of message: the place of its receiver's name in it, the receivers, and the delay.
+        delay = delays.by_kind()
+        self._receivers = {
+            kind: (place, {name: entrance(core, kind) for name, core in cores.items()}, delay[kind])
+            for place, cores, kinds in ((0, servers, FROM_ROUTER), (1, routers, FROM_SERVER))
+            for kind in kinds
+        }
         self._on_end = ended
         self._heap: list[tuple[float, int, Handle, Any]] = []
         self._sequence = count()
-        self._delay = {kind: delay for kind, delay in delays.by_kind().items() if delay > 0.0}
 
     def schedule(self, at: float, handle: Handle, event: Any) -> None:
         """Hand over `event` at instant `at`."""
@@ -80,8 +91,8 @@ class World:
             arrivals: Instant, entrance of a core, event; in order of instants.
         """
         # One loop for everything, all names local: this is where a simulation spends its time.
-        heap, sent, delay, sequence = self._heap, self.sent, self._delay, self._sequence
-        routers, servers, on_end = self._routers, self._servers, self._on_end
+        heap, sent, sequence = self._heap, self.sent, self._sequence
+        receivers, on_end = self._receivers, self._on_end
         at_hand: list[tuple[Handle, Any]] = []
         for arrives_at, arrives_where, arrival in arrivals:
             arrived = False
@@ -96,15 +107,17 @@ class World:
                     for effect in handle(event, now):
                         kind = type(effect)
                         if kind is StartTimer:
-                            heappush(heap, (effect[0], next(sequence), handle, effect[1]))
+                            core = handle.__self__  # type: ignore[attr-defined]  # a bound method
+                            heappush(heap, (effect[0], next(sequence), core.handle, effect[1]))
                         elif kind is EndJob:
                             self.ended += 1
                             on_end(effect, now)
                         else:
                             sent[kind] += 1
-                            to = servers[effect[0]] if kind is Probe or kind is Dispatch else routers[effect[1]]
-                            if kind in delay:
-                                heappush(heap, (now + delay[kind], next(sequence), to, effect))
+                            place, entrances, delay = receivers[kind]
+                            to = entrances[effect[place]]
+                            if delay:
+                                heappush(heap, (now + delay, next(sequence), to, effect))
                             else:
                                 at_hand.append((to, effect))
                 at_hand.clear()

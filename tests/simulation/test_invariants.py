@@ -9,7 +9,7 @@ import pytest
 from router.core import RouterCore
 from router.policies.pull import Pull
 from router.protocol.errors import InvariantViolation
-from router.protocol.messages import End
+from router.protocol.messages import End, Report
 from router.registry import policy_names
 from server.core import ServerCore
 from services.scenario import Scenario, parse_scenario
@@ -136,7 +136,12 @@ def test_a_message_that_is_not_deleted_is_noticed(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_view_that_is_wrong_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(RouterCore, "_view", lambda self, server, length, seen: length + 1)
+    reported = RouterCore._report
+
+    def report(self: RouterCore, event: Report, now: float) -> list[Any]:
+        return reported(self, event._replace(length=event.length + 1), now)
+
+    monkeypatch.setattr(RouterCore, "_report", report)
     assert "believes in" in spoilt({"name": "jsq"})
 
 
