@@ -16,9 +16,8 @@ CERT = "HERDLESS_TLS_CERT"
 KEY = "HERDLESS_TLS_KEY"
 CA = "HERDLESS_TLS_CA"
 CLIENT_CA = "HERDLESS_TLS_CLIENT_CA"
-
-_NAMES: dict[str, str] = {}
-"""The name by which an address was found, which is what its certificate must be for."""
+NAMES = "HERDLESS_TLS_NAMES"
+"""The names by which addresses were found, `ADDRESS=NAME …`: in the environment, so that child processes know too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +101,14 @@ def found_by_name(address: str, name: str) -> None:
 
     Replicas behind one name share a certificate, while addresses come and go and stand in none.
     """
-    _NAMES[address] = name
+    names = _names()
+    if names.get(address) != name and tls_from_environment().dials:
+        os.environ[NAMES] = " ".join(f"{key}={value}" for key, value in (names | {address: name}).items())
+
+
+def _names() -> dict[str, str]:
+    words = os.environ.get(NAMES, "").split()
+    return {address: name for address, _, name in (word.partition("=") for word in words)}
 
 
 class _ByName(ssl.SSLContext):
@@ -110,7 +116,7 @@ class _ByName(ssl.SSLContext):
 
     def wrap_bio(self, *arguments: Any, server_hostname: str | bytes | None = None, **options: Any) -> ssl.SSLObject:
         if isinstance(server_hostname, str):
-            server_hostname = _NAMES.get(server_hostname, server_hostname)
+            server_hostname = _names().get(server_hostname, server_hostname)
         return super().wrap_bio(*arguments, server_hostname=server_hostname, **options)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import mimetypes
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -13,6 +14,7 @@ from typing import Any
 from aiohttp import web
 
 from router.process.access import CHALLENGE, Access, request_fault
+from router.process.limits import GUESTS, Guests, TooSlow, body_of
 from router.process.metrics import Metric, Metrics
 from router.process.web import shows
 from router.protocol.http import MAX_BODY_BYTES
@@ -27,7 +29,7 @@ ACTIONS = ("policy", "load", "drain", "kill", "add")
 
 REFUSED = Metric(
     "herdless_console_http_refusals_total",
-    "Changes refused: without the token, or not from a page of this console",
+    "Requests refused: changes without the token or not from a page of this console, slow bodies, viewers too many",
     "counter",
     ("reason",),
 )
@@ -58,7 +60,8 @@ class ConsoleWeb:
         access: Access | None = None,
     ) -> None:
         self._access = access or Access(None)
-        self._refused = {"token": 0, "page": 0}
+        self._refused = Counter({"token": 0, "page": 0, "slow": 0, "limit": 0})
+        self._guests = Guests(refusals=self._refused)
         self._metrics = console_metrics(self._refused)
         self._viewers, self._carry_out, self._token, self._names, self._ready = viewers, carry_out, token, names, ready
         # Read once: what is not among them does not exist, whatever path is asked for.
@@ -67,6 +70,7 @@ class ConsoleWeb:
     def application(self) -> web.Application:
         """The application."""
         app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[self._guard])
+        app[GUESTS] = self._guests
         app.router.add_get("/health", self.get_health)
         app.router.add_get("/ready", self.get_ready)
         app.router.add_get("/metrics", shows(self._metrics))
@@ -85,6 +89,9 @@ class ConsoleWeb:
         fault = "" if request.path in MACHINES else host_fault(request.headers.get("Host"), self._names)
         try:
             response = error(421, fault) if fault else await handler(request)
+        except TooSlow as refusal:
+            response = error(408, str(refusal))
+            response.force_close()
         except web.HTTPException as refusal:
             response = error(refusal.status, refusal.reason)
         if not response.prepared:
@@ -114,6 +121,7 @@ class ConsoleWeb:
         """Everything that happens, as server-sent events; the first one is `hello`."""
         viewer = self._viewers.join()
         if viewer is None:
+            self._refused["limit"] += 1
             return error(503, "too many pages are open")
         headers = {**HEADERS, "Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-store",
                    "X-Accel-Buffering": "no"}  # fmt: skip
@@ -138,10 +146,10 @@ class ConsoleWeb:
         action = request.match_info["action"]
         if action not in ACTIONS:
             return error(404, f"no {action:.40}; there are {', '.join(ACTIONS)}")
-        if (refusal := self._refuse(request)) is not None:
-            return refusal
+        if (answer := self._refuse(request)) is not None:
+            return answer
         try:
-            return web.json_response(await self._carry_out(action, json.loads(await request.read())))
+            return web.json_response(await self._carry_out(action, json.loads(await body_of(request))))
         except (ValueError, RecursionError) as mistake:
             return error(400, f"the body is not valid JSON: {mistake}")
         except Refused as refusal:
