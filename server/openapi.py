@@ -107,20 +107,20 @@ _OPERATIONS = (
     Operation("GET", "/v1/servers", "List the servers", {200: Reply("All of them.", ref(Servers))}),
     Operation(
         "POST", "/v1/drain", "Let servers take nothing new", {200: Reply("They do not.", ref(Draining))},
-        {400: ("request",), 413: ("too_long",)},
+        {400: ("request",), 408: ("slow",), 413: ("too_long",)},
         details=f"Without a body: all servers of this process. At most {MAX_BODY_BYTES} bytes.",
         body=ref(Drain), guarded=True,
     ),
     Operation(
         "PUT", "/v1/servers/{id}", "Give a server another rate",
         {200: Reply("Its rate now; routers are told.", ref(Rate))},
-        {400: ("request",), 404: ("not_found",), 413: ("too_long",)},
+        {400: ("request",), 404: ("not_found",), 408: ("slow",), 413: ("too_long",)},
         parameters=(_SERVER,), body=ref(Rate), body_needed=True, guarded=True,
     ),
     Operation(
         "PUT", "/v1/servers/{id}/disturbance", "Let a server misbehave, or no longer",
         {200: Reply("How it misbehaves now.", ref(Disturbance))},
-        {400: ("request",), 404: ("not_found",), 413: ("too_long",)},
+        {400: ("request",), 404: ("not_found",), 408: ("slow",), 413: ("too_long",)},
         parameters=(_SERVER,), body=ref(Disturbance), body_needed=True, guarded=True,
     ),
     Operation("GET", "/health", "Say that the process lives", {200: Reply("It does.", ref(Health))}),

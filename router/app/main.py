@@ -54,7 +54,7 @@ class RouterApp:
         self.driver = RouterDriver(core, counts, self.log)
         self.links = Links(self.driver, identity, settings)
         self.streams = Streams(self.driver, identity, settings)
-        guests = Guests(settings, counts.http_refusals)
+        guests = Guests(settings.http, counts.http_refusals)
         metrics = router_metrics(self.driver, policies, access, guests)
         web = RouterWeb(settings, self.driver, self.links, self.streams, guests, metrics, rng)
         self.web = web.application(access)

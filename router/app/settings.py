@@ -16,7 +16,7 @@ from router.protocol.notices import Name
 from router.registry import make_policy
 
 
-class RouterSettings(HttpLimits, BaseModel):
+class RouterSettings(BaseModel):
     """The settings of one router process; constant while it runs, the policy apart.
 
     Attributes:
@@ -34,6 +34,7 @@ class RouterSettings(HttpLimits, BaseModel):
         max_servers: The most servers of all links. `max_pools`: the most pools that metrics tell apart.
         max_pull_messages: The most pull-messages that are held at a time.
         max_policy_changes: The most changes of policy within any second.
+        http: What whoever comes by HTTP may make the process hold.
         hello_limit_s: The longest that a server process may take to say hello.
         backlog: How many messages may wait for a peer that reads slowly, besides one a job in the system.
         stall_limit_s: How long a peer may take nothing at all while streams wait for it.
@@ -61,6 +62,7 @@ class RouterSettings(HttpLimits, BaseModel):
     max_pools: PositiveInt = 100
     max_pull_messages: PositiveInt = 1_000_000
     max_policy_changes: PositiveInt = 10
+    http: HttpLimits = HttpLimits()
     hello_limit_s: Positive = 10.0
     backlog: Annotated[int, Field(ge=1000)] = 100_000
     stall_limit_s: Positive = 5.0

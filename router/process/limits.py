@@ -10,8 +10,9 @@ from collections import Counter
 from typing import Annotated, cast
 
 from aiohttp import web
-from pydantic import BaseModel, Field, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
+from router.process.access import Access
 from router.protocol.needs import Positive
 
 _SPARE_FILES = 100
@@ -20,7 +21,7 @@ _REFUSAL_LIMIT_S = 1.0
 
 
 class HttpLimits(BaseModel):
-    """Limits of whoever listens for HTTP; part of the settings of routers and of server processes.
+    """Part of the settings of routers and of server processes, as `http`.
 
     Attributes:
         max_connections: The most connections, WebSockets included; one more is answered 503 and closed. Fewer, where
@@ -31,6 +32,8 @@ class HttpLimits(BaseModel):
         unread_limit_s: The longest that a peer may leave unread what was sent to it; then the operating system, where
             it can, closes the connection.
     """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     max_connections: PositiveInt = 10_000
     idle_limit_s: Positive = 60.0
@@ -72,6 +75,12 @@ class Guests:
 
 
 GUESTS = web.AppKey("guests", Guests)
+REFUSALS = ("limit", "slow", "token")
+
+
+def refusals(access: Access, guests: Guests) -> dict[str, float]:
+    """What most processes count of requests that they refused: too many connections, too slow, without a token."""
+    return {**guests.refusals, "token": access.refused.total()}
 
 
 def limit_unread(listener: socket.socket, seconds: float) -> None:
@@ -93,7 +102,7 @@ async def body_of(request: web.Request) -> bytes:
     """
     if request.content.is_eof():  # nearly always it came together with the head: no need of a clock
         return await request.read()
-    guests = request.app[GUESTS]
+    guests = request.app.get(GUESTS) or Guests()
     try:
         async with asyncio.timeout(guests.limits.body_limit_s):
             return await request.read()

@@ -6,10 +6,11 @@ dials, and speaks first.
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, Literal
 
 import msgpack
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator
 
 from router.protocol.codec import MAX_FRAME_MESSAGES
 from router.protocol.errors import RemoteProtocolError
@@ -19,6 +20,15 @@ VERSION = 1
 MAX_SERVERS = MAX_FRAME_MESSAGES  # of one process; a hello is one frame
 
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[A-Za-z0-9][A-Za-z0-9._:-]*$")]
+
+
+def _whole(value: float) -> float:
+    if not (value == int(value) if math.isfinite(value) else value > 0.0):
+        raise ValueError("expected a whole number from 1, or inf")
+    return value
+
+
+Capacity = Annotated[float, Field(ge=1.0), AfterValidator(_whole)]
 
 
 class _Notice(BaseModel):
@@ -32,7 +42,7 @@ class ServerEntry(_Notice):
     pool: Name
     rate: Positive
     slots: Annotated[int, Field(ge=1)]
-    capacity: Annotated[float, Field(ge=1.0)]
+    capacity: Capacity
     pool_index: Annotated[int, Field(ge=0)]
 
 

@@ -80,6 +80,7 @@ class ServerDriver:
                 settings.stream(spec.id, "routers"),
                 time_unit=settings.time_unit_s,
                 abandons_in_service=settings.in_service,
+                ceiling=settings.ceiling,
                 now=now,
             )
             for spec in settings.specs()

@@ -22,7 +22,7 @@ from server.app.discovery import Address
 if TYPE_CHECKING:
     from server.app.links import Links
 
-REFUSALS = ("protocol", "duplicate", "internal")
+REFUSALS = ("protocol", "duplicate", "limit", "internal")
 
 _log = logging.getLogger(__name__)
 
@@ -35,7 +35,8 @@ class LinkCounts:
         ups: Links that came up. `losses`: those of them that are down again.
         failures: Attempts that brought no link.
         refusals: Links closed from this side, by cause: `protocol`: the router said what is not allowed;
-            `duplicate`: it has a link already; `internal`: a mistake of ours.
+            `duplicate`: it has a link already; `limit`: it is one router too many, and was not dialled;
+            `internal`: a mistake of ours.
         delays: Messages from routers that share our clock. `delay_s`: the sum of their one-way delays.
     """
 

@@ -152,6 +152,11 @@ class Links:
         self.driver.open()
 
     def _dial_these(self, addresses: list[Address]) -> None:
+        most = self.settings.max_links
+        if len(addresses) > most:
+            self.counts.refusals["limit"] += len(addresses) - most
+            _log.warning("%d routers are named: only the first %d are dialled (max_links)", len(addresses), most)
+            addresses = addresses[:most]
         for address in addresses:
             link = self._by_address.get(address)
             if link is None:

@@ -10,6 +10,7 @@ import time
 from router.process.access import access_from_environment
 from router.process.eventlog import open_log
 from router.process.identity import make_identity
+from router.process.limits import Guests
 from router.process.logs import log_to_standard_error
 from router.process.serve import EXIT_USER_MISTAKE, Listen, serve
 from router.process.serve import run as run_loop
@@ -67,7 +68,8 @@ async def serve_servers(settings: ServerSettings) -> int:
         access=access,
         tls=tls,
     )
-    app = make_application(driver, links, make_metrics(settings, driver, links, access), access)
+    guests = Guests(settings.http)
+    app = make_application(driver, links, make_metrics(settings, driver, links, access, guests), access, guests)
     gc.freeze()  # what is there now stays: the collector need not look at it again
     try:
         return await serve(app, listen, drain)

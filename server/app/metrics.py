@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from router.process.access import Access
+from router.process.limits import REFUSALS, Guests, refusals
 from router.process.metrics import Metric, Metrics
 from router.protocol.messages import OUTCOMES, Dispatch, End, Probe, Pull, Report, Withdraw
 from server.app.driver import ServerDriver
@@ -70,6 +71,7 @@ LINK_LOSSES = Metric("herdless_server_link_losses_total", "Links to routers that
 LINK_FAILURES = Metric("herdless_server_link_failures_total", "Attempts to link that failed", "counter")
 REFUSED = Metric("herdless_server_link_refusals_total", "Links closed from this side, by cause", "counter", ("cause",))
 HTTP_REFUSED = Metric("herdless_server_http_refusals_total", "HTTP requests refused, by reason", "counter", ("reason",))
+HTTP_CONNECTIONS = Metric("herdless_server_http_connections", "HTTP connections that are open", "gauge")
 DELAY = Metric(
     "herdless_server_one_way_delay_seconds_total",
     "Sum of the one-way delays of messages, where the clocks are one",
@@ -80,7 +82,13 @@ DELAYS = Metric("herdless_server_one_way_delays_total", "Messages in the sum of 
 EACH_LENGTH = Metric("herdless_server_each_queue_length", "Jobs in the system at each server", "gauge", ("server",))
 
 
-def make_metrics(settings: ServerSettings, driver: ServerDriver, links: Links, access: Access | None = None) -> Metrics:
+def make_metrics(
+    settings: ServerSettings,
+    driver: ServerDriver,
+    links: Links,
+    access: Access | None = None,
+    guests: Guests | None = None,
+) -> Metrics:
     """All metrics of a server process; every label set is there from the start."""
     metrics = Metrics()
     pool = settings.pool
@@ -126,7 +134,9 @@ def make_metrics(settings: ServerSettings, driver: ServerDriver, links: Links, a
     metrics.add(LINK_LOSSES, lambda: counts.losses)
     metrics.add(LINK_FAILURES, lambda: counts.failures)
     metrics.add(REFUSED, lambda: dict(counts.refusals))
-    metrics.add(HTTP_REFUSED, lambda: {"token": access.refused.total() if access else 0})
+    who, by = guests or Guests(), access or Access(None)
+    metrics.add(HTTP_REFUSED, lambda: refusals(by, who), [(reason,) for reason in REFUSALS])
+    metrics.add(HTTP_CONNECTIONS, lambda: who.open)
     metrics.add(DELAY, lambda: {"router_server": counts.delay_s})
     metrics.add(DELAYS, lambda: {"router_server": counts.delays})
     if settings.metrics_per_server:

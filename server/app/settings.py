@@ -7,10 +7,12 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from router.process.limits import HttpLimits
+from router.protocol.codec import MAX_LENGTH
 from router.protocol.errors import SettingsError
 from router.protocol.faults import explain
 from router.protocol.needs import Positive
-from router.protocol.notices import MAX_SERVERS, Name
+from router.protocol.notices import MAX_SERVERS, Capacity, Name
 from server.app.discovery import parse_target
 from server.core import ServerSpec
 
@@ -29,6 +31,8 @@ class ServerSettings(BaseModel):
             and do not know of each other need different ones.
         servers: How many servers of it live here; `first`: the number of the first one (`slow-1` is 1).
         rate, slots, capacity: Of each server, as in `ServerSpec`.
+        ceiling: The most jobs at a server whose capacity is larger still; beyond, they fail at once with reason
+            `ceiling`.
         seed: The root of all randomness.
         time_unit_s: Seconds in a time unit.
         routers: Each a URL, `host:port` or a name that stands for all its addresses.
@@ -39,6 +43,8 @@ class ServerSettings(BaseModel):
         reconnect_first_s, reconnect_most_s: The first and the longest pause before a router is dialled again.
         handshake_limit_s: How long dialling and the welcome may take, together.
         heartbeat_s: How often a router that is silent is asked whether it is still there.
+        http: What whoever comes by HTTP may make the process hold.
+        max_links: The most routers that are dialled.
         backlog: The most messages that wait for one router; a router that reads too slowly loses its link.
         drain_limit_s: How long a drain may take.
         metrics_per_server: Show the queue length of each server too.
@@ -60,7 +66,8 @@ class ServerSettings(BaseModel):
     first: Annotated[int, Field(ge=1, le=10**9)] = 1
     rate: Positive = 1.0
     slots: Annotated[int, Field(ge=1)] = 1
-    capacity: Annotated[float, Field(ge=1.0)] = float("inf")
+    capacity: Capacity = float("inf")
+    ceiling: Annotated[int, Field(ge=1, le=MAX_LENGTH)] = 100_000
     seed: int = 1
     time_unit_s: Positive = 0.1
     routers: Annotated[tuple[str, ...], Field(min_length=1)]
@@ -71,7 +78,9 @@ class ServerSettings(BaseModel):
     reconnect_most_s: Positive = 2.0
     handshake_limit_s: Positive = 5.0
     heartbeat_s: Positive = 10.0
-    backlog: Annotated[int, Field(ge=1000)] = 100_000
+    http: HttpLimits = HttpLimits()
+    max_links: Annotated[int, Field(ge=1)] = 1_000
+    backlog: Annotated[int, Field(ge=1000)] = 250_000
     drain_limit_s: Annotated[float, Field(ge=0.0, allow_inf_nan=False)] = 30.0
     metrics_per_server: bool = False
     longest_queue: Annotated[int, Field(ge=1, le=1000)] = 20

@@ -8,6 +8,7 @@ from typing import Any
 from aiohttp import web
 
 from router.process.access import Access
+from router.process.limits import Guests, body_of
 from router.process.metrics import Metrics
 from router.process.web import application, describes, error_reply, reply, shows
 from server.app.driver import ServerDriver
@@ -67,7 +68,7 @@ class Handlers:
     async def drain(self, request: web.Request) -> web.Response:
         """Drain all servers, or those that the body names."""
         known = list(self._driver.cores)
-        body = await request.read()
+        body = await body_of(request)
         try:
             servers = _servers_named(json.loads(body), self._driver) if body else known
         except (ValueError, RecursionError) as error:  # of JSON and UTF-8 too
@@ -81,7 +82,7 @@ class Handlers:
         if server not in self._driver.cores:
             return error_reply(404, "not_found", str(_unknown(server, self._driver)))
         try:
-            rate = _rate(json.loads(await request.read()))
+            rate = _rate(json.loads(await body_of(request)))
         except (ValueError, RecursionError) as error:
             return error_reply(400, "request", str(error))
         self._links.rate(server, rate)
@@ -93,7 +94,7 @@ class Handlers:
         if server not in self._driver.cores:
             return error_reply(404, "not_found", str(_unknown(server, self._driver)))
         try:
-            disturbance = _disturbance(json.loads(await request.read()))
+            disturbance = _disturbance(json.loads(await body_of(request)))
         except (ValueError, RecursionError) as error:
             return error_reply(400, "request", str(error))
         self._driver.disturb(server, disturbance)
@@ -140,7 +141,7 @@ def _disturbance(value: Any) -> Disturbed:
 
 
 def make_application(
-    driver: ServerDriver, links: Links, metrics: Metrics, access: Access | None = None
+    driver: ServerDriver, links: Links, metrics: Metrics, access: Access | None = None, guests: Guests | None = None
 ) -> web.Application:
     """The application; it dials routers while it runs. It lets everybody in if it is not told whom."""
     handlers = Handlers(driver, links)
@@ -156,6 +157,7 @@ def make_application(
             ("PUT", "/v1/servers/{id}/disturbance", handlers.disturb),
         ),
         access or Access(None),
+        guests,
     )
 
     async def start(_: web.Application) -> None:

@@ -116,7 +116,7 @@ async def test_a_router_gives_every_answer_that_is_described() -> None:
         one.app.driver.switch(Broken("on_arrival"))
         assert await ask(one.client, "POST", "/v1/jobs") == 500
         seen |= one.described.seen
-    async with router_peers.running(max_policy_changes=1, body_limit_s=0.01) as strict:
+    async with router_peers.running(max_policy_changes=1, http={"body_limit_s": 0.01}) as strict:
         for method, path in (("POST", "/v1/jobs"), ("PUT", "/v1/policy")):
             async with strict.client.request(method, path, data=slowly()) as response:
                 assert response.status == 408
@@ -147,6 +147,15 @@ async def test_a_server_process_gives_every_answer_that_is_described() -> None:
             if "{id}" in path:
                 assert await ask(client, method, path.replace("{id}", "fast-1"), good) == 404
         seen |= one.described.seen
+    peer = server_peers.FakeRouter()
+    async with (
+        server_peers.running(peer, http={"body_limit_s": 0.01}) as strict,
+        ClientSession(strict.server.make_url("/")) as client,
+    ):
+        for method, path in GOOD:
+            async with client.request(method, path.replace("{id}", "slow-1"), data=slowly()) as response:
+                assert response.status == 408
+        seen |= strict.described.seen
     peer = server_peers.FakeRouter()
     async with (
         server_peers.running(peer, token="the-token-of-this-test") as guarded,

@@ -148,7 +148,7 @@ async def test_routers_come_and_go_behind_one_name() -> None:
         assert first.connections.empty()
         named[:] = [second, first]  # named again
         await first.linked()
-        assert process.links.counts.refusals == {"protocol": 0, "duplicate": 0, "internal": 0}
+        assert process.links.counts.refusals == {"protocol": 0, "duplicate": 0, "limit": 0, "internal": 0}
 
 
 async def test_new_needs_are_followed() -> None:

@@ -13,6 +13,7 @@ from aiohttp import web
 
 from router.process.access import Access, access_from_environment
 from router.process.client import open_session
+from router.process.limits import REFUSALS, Guests, body_of, refusals
 from router.process.logs import log_to_standard_error
 from router.process.metrics import Metric, Metrics
 from router.process.serve import Listen, serve
@@ -100,7 +101,8 @@ class LoadWeb:
         self._endless = endless
         self._service_rate_total = service_rate_total
         self._access = access or Access(None)
-        self._metrics = load_metrics(endless, service_rate_total, self._access)
+        self._guests = Guests()
+        self._metrics = load_metrics(endless, service_rate_total, self._access, self._guests)
         self._session: aiohttp.ClientSession
 
     def application(self) -> web.Application:
@@ -114,6 +116,7 @@ class LoadWeb:
                 ("PUT", "/v1/load", self.put_load),
             ),
             self._access,
+            self._guests,
         )
         app.on_startup.append(self._start)
         app.on_cleanup.append(self._stop)
@@ -152,7 +155,7 @@ class LoadWeb:
     async def put_load(self, request: web.Request) -> web.Response:
         """Change what is sent, from now on; a load of 0 is a pause."""
         try:
-            rate = self._rate_in(json.loads(await request.read()))
+            rate = self._rate_in(json.loads(await body_of(request)))
         except (ValueError, RecursionError) as error:  # of JSON and UTF-8 too
             return web.json_response({"error": {"kind": "settings", "message": str(error)}}, status=400)
         self._endless.set_rate(rate)
@@ -170,7 +173,7 @@ class LoadWeb:
         return rate
 
 
-def load_metrics(endless: Endless, service_rate_total: float, access: Access) -> Metrics:
+def load_metrics(endless: Endless, service_rate_total: float, access: Access, guests: Guests | None = None) -> Metrics:
     """The metrics of an endless generator; every label set is there from the start."""
     book = endless.book
     metrics = Metrics()
@@ -184,5 +187,6 @@ def load_metrics(endless: Endless, service_rate_total: float, access: Access) ->
     metrics.add(LOAD, lambda: endless.rate_total / service_rate_total)
     metrics.add(TIME_UNIT, lambda: endless.time_unit_s)
     metrics.add(ROUTERS, lambda: endless.links_up)
-    metrics.add(REFUSED, lambda: {"token": access.refused.total()})
+    of = guests or Guests()
+    metrics.add(REFUSED, lambda: refusals(access, of), [(reason,) for reason in REFUSALS])
     return metrics
