@@ -262,8 +262,10 @@ class RunPlan(Part):
         warmup: Nothing is measured before.
         duration: How long is measured after it.
         time: Continuous, or in slots of one time unit.
+        events: How much of the event logs of a live run is kept: so much that it never grows large, or all.
     """
 
     warmup: NotNegative = 50.0
     duration: Positive = 400.0
     time: Literal["continuous", "slotted"] = "continuous"
+    events: Literal["bounded", "full"] = "bounded"

@@ -11,7 +11,7 @@ from types import FrameType
 import typer
 
 from router.protocol.errors import HerdlessError, SettingsError
-from services.cli import access, console, deploy, experiments, inventory, processes, studies
+from services.cli import access, audit, console, deploy, experiments, inventory, processes, studies
 from services.cli.options import EXIT_INTERRUPTED, EXIT_RUN_INVALID, EXIT_USER_MISTAKE, say
 
 HELP = """A live laboratory for load balancing with many routers: measured, simulated and predicted, side by side.
@@ -26,7 +26,8 @@ app = typer.Typer(name="herdless", help=HELP, add_completion=False, pretty_excep
 
 for _command in (
     experiments.run, experiments.simulate, experiments.solve, console.up, inventory.policy, inventory.policies,
-    inventory.scenarios, studies.compare, studies.sweep, processes.router, processes.server, processes.load,
+    inventory.scenarios, studies.compare, studies.sweep, audit.audit, audit.story,
+    processes.router, processes.server, processes.load,
     deploy.exporter, console.console, access.token,
 ):  # fmt: skip
     app.command()(_command)

@@ -19,6 +19,7 @@ Port = Annotated[int, typer.Option(help="The port to listen on; 0: any free one.
 Seed = Annotated[int, typer.Option(help="The root of all randomness.")]
 TimeUnit = Annotated[float, typer.Option("--time-unit-s", help="Seconds in a time unit.")]
 WithParent = Annotated[bool, typer.Option("--end-with-parent", help="End when standard input ends.")]
+Events = Annotated[str, typer.Option(metavar="FILE", help="Write an event log; one that is there is left alone.")]
 Settings = Annotated[
     list[str],
     typer.Option("--set", metavar="KEY=VALUE", help="Any further setting of the process.", show_default=False),
@@ -33,6 +34,7 @@ def router(
     policy: Annotated[str, typer.Option(help="A policy's name, or a [policy] table as JSON.")] = "pull",
     seed: Seed = 1,
     time_unit_s: TimeUnit = 0.1,
+    events: Events = "",
     set: Settings = [],  # noqa: A002, B006 - typer reads the name and the default
     end_with_parent: WithParent = False,
     as_json: AsJson = False,
@@ -44,7 +46,7 @@ def router(
     from router.registry import make_parameters
 
     del as_json  # it prints nothing but one JSON object anyway
-    values = {"id": id, "host": host, "port": port, "seed": seed, "time_unit_s": time_unit_s}
+    values = {"id": id, "host": host, "port": port, "seed": seed, "time_unit_s": time_unit_s, "events": events}
     values["policy"] = _policy(policy)
     settings = _make(RouterSettings, "router", values, set)
     make_parameters(settings.policy)  # the exact message, as JSON if that was asked for
@@ -69,6 +71,7 @@ def server(
     seed: Seed = 1,
     time_unit_s: TimeUnit = 0.1,
     in_service: Annotated[bool, typer.Option("--in-service", help="Patience also ends a service.")] = False,
+    events: Events = "",
     set: Settings = [],  # noqa: A002, B006
     end_with_parent: WithParent = False,
     as_json: AsJson = False,
@@ -82,7 +85,7 @@ def server(
         "id": id or f"servers-{pool}", "host": host, "port": port, "pool": pool, "pool_index": pool_index,
         "servers": servers, "first": first, "rate": rate, "slots": slots, "capacity": capacity, "seed": seed,
         "time_unit_s": time_unit_s, "routers": tuple(filter(None, routers.split(","))), "in_service": in_service,
-        "end_with_parent": end_with_parent,
+        "end_with_parent": end_with_parent, "events": events,
     }  # fmt: skip
     return run(_make(ServerSettings, "server", values, set))
 

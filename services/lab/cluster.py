@@ -15,6 +15,7 @@ import aiohttp
 from router.process.client import open_session
 from router.protocol.notices import MAX_SERVERS
 from services.lab.errors import RunInvalid
+from services.lab.events import Rings
 from services.lab.process import Process, first_death, stop_all
 from services.scenario import Scenario
 
@@ -45,13 +46,16 @@ class Cluster:
 
 
 @asynccontextmanager
-async def start_cluster(scenario: Scenario, logs: Path, *, port: int = 0) -> AsyncIterator[Cluster]:
+async def start_cluster(
+    scenario: Scenario, logs: Path, *, port: int = 0, rings: Rings | None = None
+) -> AsyncIterator[Cluster]:
     """Start all routers and servers of a scenario, and wait until they are ready; end them on leaving.
 
     Args:
         scenario: What to start.
         logs: The folder for their standard errors; it is there.
         port: Of the first router; the others take the next ones. 0: any free ones.
+        rings: Where they write their event logs; left out: they write none.
 
     Raises:
         RunInvalid: One of them died, or they did not get ready in time.
@@ -61,6 +65,7 @@ async def start_cluster(scenario: Scenario, logs: Path, *, port: int = 0) -> Asy
     async def start(arguments: dict[str, list[str]]) -> list[str]:
         started = []
         for name, command in arguments.items():
+            command += rings.options(name) if rings else []
             started.append(await Process.start(name, command, logs / f"{name}.log"))
             processes.append(started[-1])
         return list(await asyncio.gather(*(process.listening() for process in started)))

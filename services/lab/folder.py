@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from services.scenario import Scenario, scenario_toml
 
 COLUMNS = (
     "job", "intended_units", "sent_units", "arrived_units", "ended_units", "waiting_units", "service_units", "size",
-    "patience_units", "router", "server", "pool", "outcome", "fallback", "stale",
+    "patience_units", "router", "server", "pool", "outcome", "fallback", "stale", "reason",
 )  # fmt: skip
 
 
@@ -45,19 +46,25 @@ def write_summary(folder: Path, summary: Mapping[str, Any]) -> None:
     (folder / "summary.json").write_text(json.dumps(summary, indent=1, allow_nan=False) + "\n", encoding="utf-8")
 
 
-def write_results(folder: Path, summary: Mapping[str, Any], expositions: Mapping[str, str], run: Run) -> None:
-    """Write the summary, the final metrics of each process, and one row a job."""
-    write_summary(folder, summary)
+def write_records(folder: Path, expositions: Mapping[str, str], run: Run, reasons: Iterable[str] = repeat("")) -> None:
+    """Write the final metrics of each process, and one row a job.
+
+    Args:
+        folder: The run's.
+        expositions: What each process showed, by name.
+        run: What was measured.
+        reasons: Why each job failed; empty where it did not.
+    """
     for name, text in expositions.items():
         safe = "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in name)
         (folder / "metrics" / f"{safe}.txt").write_text(text, encoding="utf-8")
     with (folder / "jobs.csv").open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(COLUMNS)
-        writer.writerows(_rows(run.records, run.fleet))
+        writer.writerows(_rows(run.records, run.fleet, reasons))
 
 
-def _rows(records: Records, fleet: Fleet) -> Iterator[tuple[Any, ...]]:
+def _rows(records: Records, fleet: Fleet, reasons: Iterable[str]) -> Iterator[tuple[Any, ...]]:
     """Times as text with six digits after the point; unknown ones empty."""
     times = (
         records.intended, records.sent, records.arrived, records.ended, records.waiting, records.service,
@@ -68,11 +75,12 @@ def _rows(records: Records, fleet: Fleet) -> Iterator[tuple[Any, ...]]:
         records.router.tolist(), records.server.tolist(), records.outcome.tolist(), records.fallback.tolist(),
         records.stale.tolist(), *(column.tolist() for column in times),
     ]  # fmt: skip
-    for job, (router, server, outcome, fallback, stale, *numbers) in enumerate(zip(*columns, strict=True)):
+    rows = zip(zip(*columns, strict=True), reasons, strict=False)
+    for job, ((router, server, outcome, fallback, stale, *numbers), reason) in enumerate(rows):
         name, pool = (fleet.servers[server], fleet.pools[pool_of[server]]) if server >= 0 else ("", "")
         yield (
             job, *("" if math.isnan(number) else f"{number:.6f}" for number in numbers),
-            fleet.routers[router], name, pool, OUTCOMES[outcome], int(fallback), int(stale),
+            fleet.routers[router], name, pool, OUTCOMES[outcome], int(fallback), int(stale), reason,
         )  # fmt: skip
 
 

@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
+from services.lab.audit import keep_and_audit
 from services.lab.cluster import start_cluster
-from services.lab.folder import make_folder, write_results
+from services.lab.events import event_logs
+from services.lab.folder import make_folder, write_summary
 from services.lab.live import Live, Plan, Progress, check_continuous, measure_live
 from services.lab.report import plain
 from services.lab.rivals import Outcome, Rival
@@ -50,20 +52,24 @@ def measure_rivals(
 
 async def _measure(rival: Rival, folder: Path, port: int, progress: Progress) -> Live:
     scenario = rival.scenario
-    async with start_cluster(scenario, folder / "logs", port=port) as cluster:
-        plan = Plan(scenario, folder / "scenario.toml", scenario.fleet(), folder)
-        return await measure_live(plan, cluster, progress)
+    with event_logs(scenario, folder) as rings:
+        async with start_cluster(scenario, folder / "logs", port=port, rings=rings) as cluster:
+            plan = Plan(scenario, folder / "scenario.toml", scenario.fleet(), folder)
+            return await measure_live(plan, cluster, progress)
 
 
 def _outcome(rival: Rival, folder: Path, live: Live, alarms: float) -> Outcome:
     found = measure(live.run, window_of(rival.scenario))
+    audited = keep_and_audit(folder, live, rival.scenario)
+    invalid = [*audited.invalid, *live.invalid]
     summary = {
         "policy": dict(rival.scenario.policy),
         "values": {name: plain(quantity.value) for name, quantity in found.items()},
-        "invalid": live.invalid,
+        "invalid": invalid,
         "cpu": plain(live.cpu),
+        "audit": audited.json(),
     }
-    write_results(folder, summary, live.expositions, live.run)
+    write_summary(folder, summary)
     steady = steadiness(rival.experiment, [found], alarms)
     jobs = len(live.run.records.intended)
-    return Outcome(rival, [found], steady, jobs, live.checks(rival.scenario), live.invalid)
+    return Outcome(rival, [found], steady, jobs, live.checks(rival.scenario), invalid)

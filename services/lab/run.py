@@ -12,11 +12,13 @@ import numpy as np
 
 from router.protocol.errors import SettingsError
 from services.lab.attach import addresses, attach, put_policy
+from services.lab.audit import Audited, keep_and_audit
 from services.lab.checks import Check
 from services.lab.cluster import Cluster, start_cluster
 from services.lab.compare import Table, compare
+from services.lab.events import event_logs
 from services.lab.experiment import Experiment
-from services.lab.folder import make_folder, write_results
+from services.lab.folder import make_folder, write_summary
 from services.lab.live import Live, Plan, Progress, check_continuous, measure_live
 from services.lab.page import PAGE, Asked, write_page
 from services.lab.report import Report, plain
@@ -80,6 +82,7 @@ def run(experiment: Experiment, options: Options, progress: Progress) -> Report:
     folder = make_folder(scenario, options.out)
     progress("start", 0.0)
     live = asyncio.run(_measure(scenario, folder, options, progress))
+    audited = keep_and_audit(folder, live, scenario, tagged=not options.http)
     measured = measure(live.run, window_of(scenario))
     paired = _replay(scenario, workload, live, options.replications, progress)
     predictions = _predict(scenario)
@@ -91,13 +94,13 @@ def run(experiment: Experiment, options: Options, progress: Progress) -> Report:
                     options.alarms)  # fmt: skip
     checks = live.checks(scenario)
     report = Report(
-        scenario, table, "live", checks, [*live.invalid, *_disturbances(options, checks)],
+        scenario, table, "live", checks, [*audited.invalid, *live.invalid, *_disturbances(options, checks)],
         [*_hints(experiment, table, steady), *_live_hints(scenario, live, options)],
-        experiment.trace_lines(), _details(live, folder, options, len(paired)), steady,
+        experiment.trace_lines(), _details(live, audited, folder, options, len(paired)), steady,
         {"live": curves(live.run, window_of(scenario)), "simulated": together([each.curves for each in paired])},
     )  # fmt: skip
     progress("write", 0.0)
-    write_results(folder, report.json(), live.expositions, live.run)
+    write_summary(folder, report.json())
     write_page(folder, report, Asked("run", "live run", _given(options)))
     return report
 
@@ -115,8 +118,9 @@ async def _measure(scenario: Scenario, folder: Path, options: Options, progress:
         return await measure_live(plan, cluster, progress)
 
     if not options.attach:
-        async with start_cluster(scenario, folder / "logs", port=options.port) as cluster:
-            return await on(cluster, scenario.fleet())
+        with event_logs(scenario, folder) as rings:
+            async with start_cluster(scenario, folder / "logs", port=options.port, rings=rings) as cluster:
+                return await on(cluster, scenario.fleet())
     if options.put_policy:
         await put_policy(await addresses(options.attach), scenario.policy)
     return await on(*await attach(scenario, options.attach, options.servers))
@@ -227,7 +231,7 @@ def _live_hints(scenario: Scenario, live: Live, options: Options) -> list[str]:
     return hints
 
 
-def _details(live: Live, folder: Path, options: Options, replications: int) -> dict[str, Any]:
+def _details(live: Live, audited: Audited, folder: Path, options: Options, replications: int) -> dict[str, Any]:
     """What the machine did, in the JSON object."""
     delays = live.delays
     return {
@@ -237,6 +241,7 @@ def _details(live: Live, folder: Path, options: Options, replications: int) -> d
         "replications": replications,
         "jobs": len(live.run.records.intended),
         "reasons": live.generation.reasons,
+        "audit": audited.json(),
         "lateness_p99_units": plain(live.generation.lateness_p99_units),
         "delay_p99_units": plain(live.delay_p99_units),
         "timer_lag_s": None if live.timer_lag_s is None else plain(list(live.timer_lag_s)),

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from services.lab.audit_table import audit_lines
 from services.lab.compare import TAIL_SHARE, Row
 from services.lab.report import Report
 from services.lab.simulate import place
@@ -178,6 +179,8 @@ def _machine(details: Mapping[str, Any]) -> Iterator[str]:
     if cpu := details.get("cpu"):
         name = max(cpu, key=lambda process: cpu[process])
         yield f"busiest process: {name} with {cpu[name]:.0%} of a core (allowed {CPU_LIMIT:.0%})"
+    if audit := details.get("audit"):
+        yield from audit_lines(audit)
     if reasons := details.get("reasons"):
         yield "failed jobs: " + ", ".join(f"{count} {reason}" for reason, count in reasons.items())
 

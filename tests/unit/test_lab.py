@@ -16,7 +16,7 @@ from router.registry import make_policy
 from services.lab.checks import conservation, identities, totals
 from services.lab.compare import compare
 from services.lab.experiment import read_experiment
-from services.lab.folder import make_folder, write_results
+from services.lab.folder import make_folder, write_records, write_summary
 from services.lab.report import Report, plain
 from services.lab.scrape import Reading, Samples, between, cpu_shares, measured_delays, message_log, share_asked
 from services.lab.simulate import Task, mean_of, place, pooled, run_task, run_tasks
@@ -230,7 +230,8 @@ def test_a_folder_holds_one_run(tmp_path):
     folder = make_folder(scenario, tmp_path / "run")
     assert parse_scenario((folder / "scenario.toml").read_text(), "again") == scenario
     run = simulate(scenario)
-    write_results(folder, {"verdict": "agree"}, {"router 1/x": "a 1\n"}, run)
+    write_records(folder, {"router 1/x": "a 1\n"}, run)
+    write_summary(folder, {"verdict": "agree"})
     assert (folder / "metrics" / "router-1-x.txt").read_text() == "a 1\n"
     with (folder / "jobs.csv").open() as file:
         table = list(csv.DictReader(file))

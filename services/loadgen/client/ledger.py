@@ -15,6 +15,7 @@ from services.loadgen.workload import Workload
 from services.measure.records import Floats, Records
 
 NAN = float("nan")
+MOST_TWICE = 100
 _PLACE = {outcome: place for place, outcome in enumerate(OUTCOMES)}
 
 
@@ -23,7 +24,7 @@ class Ledger:
 
     Attributes:
         sent: Jobs sent so far. `ended`: those with an end.
-        doubled: Ends of jobs that had one already; they change nothing.
+        doubled: Ends of jobs that had one already; they change nothing. `twice`: the first such jobs.
         all_ended: Set when every job has its end.
         one_clock: Whether the instants in answers are on this host's clock.
         delay_s: Sum of the one-way delays of answers, of which there are `delays`.
@@ -34,6 +35,7 @@ class Ledger:
         self.sent = 0
         self.ended = 0
         self.doubled = 0
+        self.twice: list[int] = []
         self.all_ended = asyncio.Event()
         if not jobs:
             self.all_ended.set()
@@ -41,6 +43,8 @@ class Ledger:
         self.delay_s = 0.0
         self.delays = 0
         self.reasons: Counter[str] = Counter()
+        self._reasons: dict[str, int] = {"": 0}
+        self._reason = array("q", [0]) * jobs
         self._workload = workload
         self._servers: dict[str, int] = {"": -1}
         self._pools: list[str] = []
@@ -66,6 +70,8 @@ class Ledger:
         row = answer[0]
         if self._outcome[row] >= 0:
             self.doubled += 1
+            if len(self.twice) < MOST_TWICE:
+                self.twice.append(row)
             return
         _, outcome, reason, server, pool, _, arrived, waiting, service, fallback, stale = answer
         self.ended += 1
@@ -75,6 +81,7 @@ class Ledger:
         self._outcome[row] = _PLACE[outcome]
         if reason:
             self.reasons[reason] += 1
+            self._reason[row] = self._reasons.setdefault(reason, len(self._reasons))
         if fallback or stale:
             self._flags[row] = fallback + 2 * stale
         if server:
@@ -119,6 +126,10 @@ class Ledger:
             servers=list(self._servers)[1:],
             pools=self._pools,
             reasons=dict(self.reasons),
+            why=np.array(self._reason),
+            whys=list(self._reasons),
+            doubled=self.doubled,
+            twice=self.twice,
             start_s=start_s,
             one_clock=self.one_clock,
             router_generator_units=self.delay_s / self.delays / time_unit_s if self.delays else NAN,

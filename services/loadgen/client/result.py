@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from services.measure.records import Records
+from services.measure.records import Ints, Records
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +21,8 @@ class Generation:
         records: One row a job; `server` is a place in `servers`, `outcome` -1 for a job without an answer.
         servers: The servers that were named in answers. `pools`: the pool of each.
         reasons: Failed jobs by reason.
+        why: Shape (jobs,): the reason of each, a place in `whys`, of which the first is empty.
+        doubled: Ends of jobs that had one already. `twice`: the first such jobs.
         start_s: The instant of the schedule's 0 on this host's monotonic clock.
         one_clock: Whether servers' instants are on this host's clock; else `arrived` is estimated: the network's
             share of a sojourn is taken to be the same out and back.
@@ -35,6 +37,10 @@ class Generation:
     servers: list[str]
     pools: list[str]
     reasons: dict[str, int]
+    why: Ints
+    whys: list[str]
+    doubled: int
+    twice: list[int]
     start_s: float
     one_clock: bool
     router_generator_units: float
@@ -43,7 +49,7 @@ class Generation:
 
 
 _COLUMNS = [column.name for column in fields(Records)]
-_REST = [field.name for field in fields(Generation) if field.name != "records"]
+_REST = [field.name for field in fields(Generation) if field.name not in ("records", "why")]
 
 
 def save(path: Path, generation: Generation) -> None:
@@ -51,7 +57,7 @@ def save(path: Path, generation: Generation) -> None:
     rest = json.dumps({name: getattr(generation, name) for name in _REST})
     columns: dict[str, Any] = {name: getattr(generation.records, name) for name in _COLUMNS}
     with path.open("wb") as file:
-        np.savez(file, rest=np.array(rest), **columns)
+        np.savez(file, rest=np.array(rest), why=generation.why, **columns)
 
 
 def load(path: Path) -> Generation:
@@ -59,4 +65,5 @@ def load(path: Path) -> Generation:
     with np.load(path) as archive:
         rest: Mapping[str, Any] = json.loads(str(archive["rest"]))
         records = Records(**{name: archive[name] for name in _COLUMNS})
-    return Generation(records=records, **{name: rest[name] for name in _REST})
+        why = archive["why"]
+    return Generation(records=records, why=why, **{name: rest[name] for name in _REST})

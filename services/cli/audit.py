@@ -1,0 +1,44 @@
+"""The commands about what a run has left: audit, story."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from services.cli.options import EXIT_RUN_INVALID, AsJson, say
+
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a live run.", show_default=False)]
+
+
+def audit(run: Run, as_json: AsJson = False) -> int:
+    """Add up, job by job, what generator, routers and servers of a run have on record."""
+    from services.lab.audit import audit_folder
+    from services.lab.audit_table import audit_lines, mismatch_lines
+
+    audited = audit_folder(run)
+    if as_json:
+        say(audited.json())
+    else:
+        found = audited.json()
+        lines = [*audit_lines(found), *mismatch_lines(found), *map(str, audited.stories)]
+        sys.stdout.write("\n".join(lines) + "\n")
+    return 0 if audited.found.holds else EXIT_RUN_INVALID
+
+
+def story(
+    run: Run,
+    job: Annotated[int, typer.Argument(metavar="JOB", min=0, help="Its number in jobs.csv.", show_default=False)],
+    as_json: AsJson = False,
+) -> int:
+    """Tell what happened to one job of a run, across all processes."""
+    from services.lab.audit import story_of
+
+    told = story_of(run, job)
+    if as_json:
+        say(told.json())
+    else:
+        sys.stdout.write("\n".join(told.lines()) + "\n")
+    return 0

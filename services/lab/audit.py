@@ -1,0 +1,171 @@
+"""Adds a run's folder up: jobs, event logs and the final metrics of all processes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from router.protocol.errors import SettingsError
+from router.protocol.eventlog import ENDS, Kind
+from services.audit.audit import audit
+from services.audit.found import Audit, Mismatch
+from services.audit.ledger import Ledger
+from services.audit.log import Log
+from services.audit.story import Story, tell
+from services.lab.events import read_logs
+from services.lab.folder import write_records
+from services.lab.ledger import read_ledger, reasons_of, write_ledger
+from services.lab.live import Live
+from services.lab.scrape import Samples
+from services.scenario import Scenario
+
+TOLD = 3
+"""How many stories of jobs that do not add up are told."""
+
+
+@dataclass(frozen=True)
+class Audited:
+    """A run, added up.
+
+    Attributes:
+        found: What adding up has given.
+        stories: Of the first jobs with which something is wrong.
+        logs: What there is of each event log.
+    """
+
+    found: Audit
+    stories: Sequence[Story]
+    logs: Sequence[Mapping[str, Any]]
+
+    @property
+    def invalid(self) -> list[str]:
+        """Why the run says nothing; empty: everything adds up."""
+        return [f"the books do not balance: {mismatch}" for mismatch in self.found.mismatches]
+
+    def json(self) -> dict[str, Any]:
+        """The JSON object of the command.
+
+        Returns:
+            `holds`, `jobs` (sent), `traced` (their whole way is on record and adds up), `mismatches` (`what`, `count`,
+            `jobs`: numbers of the first, `named`: in words), `accounted` (WHY: how often something is missing for a
+            reason that is on record), `unchecked` (sentences), `logs`, `stories`.
+        """
+        found = self.found
+        return {
+            "holds": found.holds, "jobs": found.jobs, "traced": found.traced,
+            "mismatches": [
+                {"what": each.what, "count": each.count, "jobs": list(each.jobs), "named": list(each.names)}
+                for each in found.mismatches
+            ],
+            "accounted": dict(found.accounted), "unchecked": list(found.unchecked),
+            "logs": list(self.logs), "stories": [story.json() for story in self.stories],
+        }  # fmt: skip
+
+
+def keep_and_audit(folder: Path, live: Live, scenario: Scenario, tagged: bool = True) -> Audited:
+    """Write down what a live run has left, and add it up as it then stands there.
+
+    Args:
+        folder: The run's.
+        live: What was measured.
+        scenario: What was run.
+        tagged: Whether routers were told the numbers of the jobs.
+    """
+    write_records(folder, live.expositions, live.run, reasons_of(live.generation))
+    write_ledger(folder, live.generation, live.run.fleet.routers, scenario.time_unit_s, tagged)
+    return audit_folder(folder)
+
+
+def audit_folder(folder: Path) -> Audited:
+    """Add up what a live run has left.
+
+    Raises:
+        SettingsError: It is no folder of a live run.
+    """
+    ledger, logs = read_ledger(folder), read_logs(folder)
+    found = audit(ledger, logs)
+    texts = {path.stem: path.read_text(encoding="utf-8") for path in sorted((folder / "metrics").glob("*.txt"))}
+    found.mismatches += check_counters({name: Samples(text) for name, text in texts.items()}, logs)
+    return Audited(found, _stories(ledger, logs, found.mismatches), [log.described() for log in logs])
+
+
+def story_of(folder: Path, job: int) -> Story:
+    """The story of one job of a live run.
+
+    Raises:
+        SettingsError: It is no folder of a live run, or there is no such job.
+    """
+    ledger = read_ledger(folder)
+    jobs = len(ledger.sent)
+    if not 0 <= job < jobs:
+        raise SettingsError(f"job {job}: {folder} has {jobs} jobs, from 0 to {jobs - 1}")
+    return tell(ledger, read_logs(folder), job)
+
+
+def check_counters(metrics: Mapping[str, Samples], logs: Sequence[Log]) -> list[Mismatch]:
+    """The final counters of each process: they balance, and say what its log says.
+
+    Args:
+        metrics: By name of the process.
+        logs: Of any incarnations; counters are those of the last one.
+    """
+    last: dict[str, Log] = {}
+    for each in sorted(logs, key=lambda each: each.about.epoch):
+        last[each.about.id] = each
+    found = []
+    for name, samples in metrics.items():
+        of_router = samples.total("herdless_router_servers") or samples.total("herdless_router_jobs_total")
+        balance = _router(samples) if of_router else _server(samples)
+        arrivals, ends, here = balance
+        if arrivals != ends + here:
+            what = f"{name} counts {arrivals} arrivals, but {ends} ends and {here} jobs that are there"
+            found.append(Mismatch(what, abs(arrivals - ends - here), [], ["nobody knows which"]))
+        log = last.get(name)
+        if log is not None and not log.overwritten and log.closed_at:
+            found += _against_log(name, samples, log)
+    return found
+
+
+def _router(samples: Samples) -> tuple[int, int, int]:
+    here = samples.total("herdless_router_in_flight") + samples.total("herdless_router_probing")
+    arrivals, ends = samples.total("herdless_router_jobs_total"), samples.total("herdless_router_ends_total")
+    return int(arrivals), int(ends), int(here)
+
+
+def _server(samples: Samples) -> tuple[int, int, int]:
+    return (
+        int(samples.total("herdless_server_arrivals_total")),
+        int(samples.total("herdless_server_jobs_total")),
+        int(samples.total("herdless_server_queue_length")),
+    )
+
+
+def _against_log(name: str, samples: Samples, log: Log) -> list[Mismatch]:
+    """What was counted before the end may not be missing in the log; arrivals are the same."""
+    kinds = log.records["code"] & 255
+    outcomes = log.records["code"] >> 8 & 255
+    if log.about.role == "router":
+        came, went, metric = Kind.ARRIVED, Kind.ENDED, "herdless_router_ends_total"
+        arrivals = int(samples.total("herdless_router_jobs_total"))
+    else:
+        came, went, metric = Kind.RECEIVED, Kind.LEFT_SERVER, "herdless_server_jobs_total"
+        arrivals = int(samples.total("herdless_server_arrivals_total"))
+    found = []
+    written = int((kinds == came).sum())
+    if written != arrivals:
+        found.append(Mismatch(f"{name} counts {arrivals} arrivals, its log has {written}", abs(written - arrivals),
+                              [], ["nobody knows which"]))  # fmt: skip
+    for outcome, place in ENDS.items():
+        counted = int(samples.total(metric, outcome=outcome))
+        written = int(((kinds == went) & (outcomes == place)).sum())
+        if counted > written:
+            found.append(Mismatch(f"{name} counts {counted} ends {outcome}, its log has {written}", counted - written,
+                                  [], ["nobody knows which"]))  # fmt: skip
+    return found
+
+
+def _stories(ledger: Ledger, logs: Sequence[Log], mismatches: Sequence[Mismatch]) -> list[Story]:
+    jobs = dict.fromkeys(job for mismatch in mismatches for job in mismatch.jobs if job < len(ledger.sent))
+    return [tell(ledger, logs, job) for job in list(jobs)[:TOLD]]

@@ -1,0 +1,136 @@
+"""Where the processes of a run write their event logs, and how these come into the run's folder."""
+
+from __future__ import annotations
+
+import fcntl
+import gzip
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from router.protocol.errors import RemoteProtocolError, SettingsError
+from services.audit.log import Log, read_log, used_bytes
+from services.scenario import Scenario
+
+IN_MEMORY = Path("/dev/shm")  # a file system without a disk, on Linux
+LARGEST_MIB, ALL_MIB = 8, 64
+"""What a process keeps, and all of a run together, where logs are bounded."""
+BYTES_A_JOB = 512
+"""What a job leaves in all logs together, about: eight records."""
+PREFIX = "herdless-"
+ENDING = ".events"
+FOLDER = "events"
+
+
+@dataclass(frozen=True)
+class Rings:
+    """How the processes of one run write their logs.
+
+    Attributes:
+        place: The folder. `mib`: how much each keeps, or begins with. `grows`: all is kept.
+    """
+
+    place: Path
+    mib: int
+    grows: bool
+
+    def options(self, process: str) -> list[str]:
+        """What a process is told; each of its incarnations takes a file of its own."""
+        grows = ["--set", "events_grow=true"] if self.grows else []
+        return ["--events", str(self.place / (process + ENDING)), "--set", f"events_mib={self.mib}", *grows]
+
+
+@contextmanager
+def event_logs(scenario: Scenario, folder: Path) -> Iterator[Rings]:
+    """Make room for logs, in memory if there is enough; when the processes are gone, keep what they wrote.
+
+    Rule: while a run lasts no process waits for a disk on account of its log. Afterwards the part of each file that is
+    in use goes, compressed, into `events` of the run's folder.
+
+    Args:
+        scenario: How many processes there are, and whether all is to be kept.
+        folder: The run's.
+    """
+    grows = scenario.run.events == "full"
+    processes = scenario.routers.count + len(scenario.processes())
+    mib = max(1, min(LARGEST_MIB, ALL_MIB // processes))
+    needs = processes * mib << 20
+    if grows:
+        needs += BYTES_A_JOB * _jobs(scenario)
+    kept = folder / FOLDER
+    kept.mkdir(exist_ok=True)
+    with _place(needs, kept) as place:
+        try:
+            yield Rings(place, mib, grows)
+        finally:
+            for path in sorted(place.glob(f"*{ENDING}*")):
+                if path.suffix != ".gz":
+                    _keep(path, kept)
+
+
+def read_logs(folder: Path) -> list[Log]:
+    """All logs that a run has kept.
+
+    Raises:
+        SettingsError: One of them cannot be read.
+    """
+    logs = []
+    for path in sorted((folder / FOLDER).glob(f"*{ENDING}*.gz")):
+        try:
+            logs.append(read_log(gzip.decompress(path.read_bytes())))
+        except (OSError, EOFError, RemoteProtocolError) as error:
+            raise SettingsError(f"{path}: cannot be read: {error}") from None
+    return logs
+
+
+def _jobs(scenario: Scenario) -> int:
+    try:
+        return int(scenario.rate_total * scenario.horizon)
+    except SettingsError:  # the trace decides; nobody asks for more than it could have
+        return 10_000_000
+
+
+def _keep(path: Path, kept: Path) -> None:
+    data = path.read_bytes()
+    with suppress(RemoteProtocolError):  # killed before it had written the first bytes: there is nothing in it
+        used = data[: used_bytes(data)]
+        (kept / f"{path.name}.gz").write_bytes(gzip.compress(used, 1, mtime=0))
+    path.unlink()
+
+
+@contextmanager
+def _place(needs: int, otherwise: Path) -> Iterator[Path]:
+    """A new folder in memory that is gone afterwards, or the given one where memory is short."""
+    made: Path | None = None
+    with suppress(OSError):
+        free = os.statvfs(IN_MEMORY)
+        if free.f_bavail * free.f_frsize > 2 * needs:
+            made = Path(tempfile.mkdtemp(prefix=f".{PREFIX}", dir=IN_MEMORY))
+    if made is None:
+        yield otherwise
+        return
+    lock = os.open(made / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        made = made.rename(IN_MEMORY / made.name[1:])  # visible only when it is locked
+        _remove_what_others_left()
+        yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+        os.close(lock)
+
+
+def _remove_what_others_left() -> None:
+    """A run that was killed leaves its folder in memory; nobody holds its lock any more."""
+    for folder in IN_MEMORY.glob(f"{PREFIX}*"):
+        with suppress(OSError):
+            lock = os.open(folder / "lock", os.O_RDWR | os.O_CLOEXEC)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(lock)
