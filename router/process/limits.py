@@ -13,6 +13,7 @@ from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
 from router.process.access import Access
+from router.process.fastpath import Connection, FastPath
 from router.protocol.needs import Positive
 
 _SPARE_FILES = 100
@@ -47,18 +48,23 @@ class Guests:
     Args:
         limits: What they may do.
         refusals: Where refusals are counted: of requests for the client's mistake, and of connections, by reason.
+
+    Attributes:
+        fast_path: Where connections begin; `None`: with aiohttp.
     """
 
     def __init__(self, limits: HttpLimits | None = None, refusals: Counter[str] | None = None) -> None:
         self.limits = limits or HttpLimits()
         self.refusals: Counter[str] = Counter() if refusals is None else refusals
+        self.fast_path: FastPath | None = None
         self._server: web.Server | None = None
         self._most = 0
 
     @property
     def open(self) -> int:
         """How many connections there are."""
-        return 0 if self._server is None else len(self._server.connections)
+        there = 0 if self._server is None else len(self._server.connections)
+        return there if self.fast_path is None else there + len(self.fast_path.connections)
 
     def admit(self, server: web.Server) -> None:
         """From now on connections are served by `server`."""
@@ -69,7 +75,9 @@ class Guests:
         """What serves the next connection."""
         assert self._server is not None
         if self.open < self._most:
-            return self._server()
+            if self.fast_path is None:
+                return self._server()
+            return Connection(self.fast_path, self._server, self.limits.idle_limit_s)
         self.refusals["limit"] += 1
         return _Refusal(self._most)
 

@@ -50,6 +50,12 @@ def error_reply(status: int, kind: str, message: str) -> web.Response:
     return reply({"error": {"kind": kind, "message": message}}, status)
 
 
+def internal_error(method: str, path: str, error: Exception) -> web.Response:
+    """Log an error that is being handled, which is ours, and answer so."""
+    _log.exception("%s %s failed for a reason that is ours", method, path)
+    return error_reply(500, "internal", f"{type(error).__name__}: {error}; the log of this process tells where")
+
+
 def shows(metrics: Metrics) -> Handler:
     """The handler that answers metrics, in the format that is asked for."""
 
@@ -104,5 +110,4 @@ async def _errors_as_json(request: web.Request, handler: Handler) -> web.StreamR
     except web.HTTPException:
         raise
     except Exception as error:
-        _log.exception("%s %s failed for a reason that is ours", request.method, request.path)
-        return error_reply(500, "internal", f"{type(error).__name__}: {error}; the log of this process tells where")
+        return internal_error(request.method, request.path, error)

@@ -11,7 +11,7 @@ from time import monotonic
 from typing import Any
 
 import msgpack
-from aiohttp import ClientResponse, ClientWebSocketResponse, WSMsgType
+from aiohttp import ClientResponse, ClientWebSocketResponse, WSMsgType, web
 from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -19,6 +19,7 @@ from router.app.main import RouterApp
 from router.app.settings import RouterSettings
 from router.openapi import description
 from router.process.access import Access
+from router.process.limits import GUESTS
 from router.protocol import stream
 from router.protocol.codec import FROM_ROUTER, LinkCodec, unpack
 from router.protocol.messages import Dispatch, End, Message, Probe
@@ -189,9 +190,28 @@ class LikeInProduction(TestServer):
         return await super()._make_runner(**options | {"handler_cancellation": False})
 
 
+class FastPathRunner(web.AppRunner):
+    """Begins connections by the fast path, as a process does; replies by it are not held against the description."""
+
+    @property
+    def server(self) -> Any:
+        server, guests = super().server, self.app[GUESTS]
+        if server is None:
+            return None
+        guests.admit(server)
+        return guests.protocol
+
+
+class WithFastPath(TestServer):
+    """A test server with the fast path."""
+
+    async def _make_runner(self, **options: Any) -> Any:
+        return FastPathRunner(self.app, **options | {"handler_cancellation": False})
+
+
 @asynccontextmanager
 async def running(
-    policy: str | dict[str, Any] = "random", *, token: str | None = None, **settings: Any
+    policy: str | dict[str, Any] = "random", *, token: str | None = None, fast_path: bool = False, **settings: Any
 ) -> AsyncIterator[Router]:
     table = {"name": policy} if isinstance(policy, str) else policy
     made = RouterSettings(policy=table, **settings)
@@ -199,6 +219,7 @@ async def running(
     app = RouterApp(made, make_policy(table, rng), rng, Access(token))
     described = Described(description())
     described.attach(app.web)
-    async with TestClient(LikeInProduction(app.web, host="127.0.0.1")) as client:
+    server_type = WithFastPath if fast_path else LikeInProduction
+    async with TestClient(server_type(app.web, host="127.0.0.1")) as client:
         yield Router(app, client, described)
     assert described.wrong == []
