@@ -8,10 +8,11 @@ export PIP_DEFAULT_TIMEOUT
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip -qq --no-input --retries 10
 STAMP := .venv/.complete
+FUZZERS := build/fuzzers
 CODE := router server services tests
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long check format bench dashboards openapi screenshot wheels lock clean
+.PHONY: help setup demo test test-long check format bench fuzz fuzz-http dashboards openapi screenshot wheels lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1#\2/p' Makefile | awk -F'#' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -58,6 +59,18 @@ format: setup ## let ruff repair and format the code
 
 bench: setup ## measure speed, as ratios within one run
 	@$(BIN)/python -m tests.bench
+
+fuzz: $(FUZZERS) ## give whatever reads the bytes of others 10^6 inputs and more (FUZZ="--runs 1000 job_body")
+	@PYTHONPATH=$(CURDIR) nice -n 10 $(FUZZERS)/bin/python -m tests.fuzz $(FUZZ)
+
+fuzz-http: setup $(FUZZERS) ## try what the descriptions allow, and what not, on a router and a server process
+	@nice -n 10 $(BIN)/python -m tests.fuzz.http $(FUZZERS)/bin/schemathesis $(FUZZ)
+
+$(FUZZERS): requirements.txt tests/fuzz/requirements.txt | setup
+	@rm -rf $@ && $(BIN)/python -m venv $@
+	@$@/bin/python -m pip -qq --no-input install --require-hashes --only-binary :all: -r requirements.txt
+	@$@/bin/python -m pip -qq --no-input install --only-binary :all: -r tests/fuzz/requirements.txt || { rm -rf $@; exit 1; }
+	@touch $@
 
 dashboards: setup ## write Grafana's dashboards anew from services/grafana/dashboards
 	@$(BIN)/python -m services.grafana.dashboards
