@@ -9,6 +9,7 @@ import asyncio
 import logging
 import os
 import socket
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeVar
@@ -96,13 +97,15 @@ class Outbox(Generic[Message]):
         self.refused = 0  # messages handed in after the end
         self._ws = ws
         self._encode = encode
+        self._limit = limit
         self._max_batch = max_batch
         self._cut_limit_s = cut_limit_s
         self._half = limit // 2
         self._stall_limit_s = stall_limit_s
         self._on_cut = on_cut
         self._open = True
-        self._queue: asyncio.Queue[Message | _Frame] = asyncio.Queue(limit)
+        self._waiting: deque[Message | _Frame] = deque()
+        self._asleep: asyncio.Future[None] | None = None  # the writer, while nothing waits
         self._writer = asyncio.create_task(self._write())
         self._cutting: asyncio.Task[None] | None = None
 
@@ -113,7 +116,7 @@ class Outbox(Generic[Message]):
 
     def __len__(self) -> int:
         """How many messages wait for the next frame."""
-        return self._queue.qsize()
+        return len(self._waiting)
 
     def put(self, message: Message) -> bool:
         """Send a message soon. Never waits, never raises.
@@ -124,18 +127,24 @@ class Outbox(Generic[Message]):
         if not self._open:
             self.refused += 1
             return False
-        try:
-            self._queue.put_nowait(message)
-        except asyncio.QueueFull:
+        if len(self._waiting) >= self._limit:
             self.overflows += 1
-            self.cut(f"reads too slowly: {self._queue.qsize()} messages wait, the limit")
+            self.cut(f"reads too slowly: {self._limit} messages wait, the limit")
             return False
+        self._waiting.append(message)
+        if self._asleep is not None:
+            self._wake()
         return True
+
+    def _wake(self) -> None:
+        asleep, self._asleep = self._asleep, None
+        if asleep is not None and not asleep.done():
+            asleep.set_result(None)
 
     @property
     def is_behind(self) -> bool:
         """Whether more than half of what may wait does."""
-        return self._queue.qsize() > self._half
+        return len(self._waiting) > self._half
 
     async def room(self) -> None:
         """Wait until this is behind no more: whoever makes messages of what it reads reads no further until then.
@@ -170,7 +179,8 @@ class Outbox(Generic[Message]):
             try:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(flush_limit_s):
-                        await self._queue.put(_END)
+                        self._waiting.append(_END)
+                        self._wake()
                         await self._writer
             finally:
                 self._cutting = asyncio.create_task(self._end(reason, code))
@@ -178,16 +188,20 @@ class Outbox(Generic[Message]):
             await asyncio.wait([self._cutting])
 
     async def _write(self) -> None:
-        queue, encode, send = self._queue, self._encode, self._ws.send_bytes
+        waiting, encode, send = self._waiting, self._encode, self._ws.send_bytes
+        loop = asyncio.get_running_loop()
         batch: list[Message] = []
         try:
             while True:
-                message = await queue.get()
+                if not waiting:
+                    self._asleep = loop.create_future()
+                    await self._asleep
+                message = waiting.popleft()
                 while not isinstance(message, _Frame):
                     batch.append(message)
-                    if len(batch) == self._max_batch or queue.empty():
+                    if len(batch) == self._max_batch or not waiting:
                         break
-                    message = queue.get_nowait()
+                    message = waiting.popleft()
                 if batch:
                     frame = encode(batch)
                     await send(frame)
