@@ -154,7 +154,8 @@ class Connection(asyncio.Protocol):
             return
         path = self._path
         begin = data.find(b"\r\n\r\n") + 4
-        if begin + path.body_bytes(data[:begin]) == len(data) and not self._unread:
+        length = path.body_bytes(data[:begin])
+        if length >= 0 and begin + length == len(data) and not self._unread:
             self._taken = True
             if path.take(data[begin:], self):
                 return

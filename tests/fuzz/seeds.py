@@ -141,6 +141,22 @@ def authorizations() -> list[bytes]:
     return [*said, b"", b"Bearer", b"Bearer \xff"]
 
 
+BETWEEN_CHUNKS = b"\xff\xff"
+
+
+def connections() -> list[bytes]:
+    """Requests as clients send them: plain ones of several kinds, one after the other, and what is not plain."""
+    head = f"POST /v1/jobs HTTP/1.1\r\nHost: here\r\nAuthorization: Bearer {TOKEN}\r\n".encode()
+    plain = head + b'Content-Length: 11\r\n\r\n{"size": 1}'
+    rest = b"Accept: */*\r\nUser-Agent: x\r\nContent-Type: application/json\r\nConnection: keep-alive\r\n\r\n"
+    return [
+        plain, head + b"\r\n", head + rest, BETWEEN_CHUNKS.join((plain, plain, head + rest)), plain + plain,
+        plain[:40], plain.replace(b"11", b"12"), plain.replace(b"1.1", b"1.0"), plain.replace(b"Bearer", b"Basic"),
+        head + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", head + b"Connection: close\r\n\r\n",
+        head + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n{}", b"GET /health HTTP/1.1\r\nHost: here\r\n\r\n",
+    ]  # fmt: skip
+
+
 def addresses() -> list[bytes]:
     return [
         b"router", b"router:8080", b"http://router:80/", b"ws://10.0.0.1", b"http://[::1]:9", b"ftp://x", b"a..b",

@@ -25,6 +25,7 @@ from services.loadgen.trace_options import TraceError, TraceOptions
 from services.loadgen.trace_schedule import schedule
 from services.scenario import parse_scenario, scenario_toml
 from tests.fuzz import seeds
+from tests.fuzz.fast_path import fast_path
 from tests.fuzz.mutation import Form
 from tests.fuzz.sessions import router_session, server_session
 
@@ -175,6 +176,7 @@ TARGETS: dict[str, Target] = {
     "job_body": Target(job_body, (BadRequest,), "json", seeds.jobs(), 1100),
     "policy_body": Target(policy_body, (BadRequest, SettingsError), "json", seeds.policies(), 512),
     "order_body": Target(order_body, (ValueError, RecursionError), "json", seeds.orders(), 512),
+    "fast_path": Target(fast_path, (), "text", seeds.connections()),
     "authorization": Target(authorization, (), "text", seeds.authorizations(), 128),
     "address": Target(address, (SettingsError,), "text", seeds.addresses(), 128),
     "scenario_text": Target(scenario_text, (SettingsError,), "toml", seeds.scenarios()),

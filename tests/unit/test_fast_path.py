@@ -163,6 +163,9 @@ NOT_PLAIN = {
     "an empty line before": b"\r\n" + PLAIN,
     "a long head": PLAIN.replace(b"here", b"h" * MAX_HEAD_BYTES),
     "a long body": EMPTY.replace(b"Host", b"Content-Length: 101\r\nHost") + b" " * 101,
+    "one byte": PLAIN[:1],
+    "two bytes": PLAIN[:2],  # no blank line, and a body of -1 bytes would end just there
+    "three bytes": PLAIN[:3],
     "half a head": PLAIN[:30],
     "half a body": PLAIN[:-1],
     "more than one": PLAIN + PLAIN,
