@@ -32,14 +32,21 @@ RUN [ -n "$PIP_INDEX_URL" ] || unset PIP_INDEX_URL; \
 FROM ${PYTHON_IMAGE}
 COPY --from=build /app /app
 ENV PATH=/app/bin:$PATH PYTHONSAFEPATH=1 PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 MPLCONFIGDIR=/tmp/matplotlib
+# A volume that is mounted here, and into which the token of a cluster is written, takes its owner over.
+RUN mkdir -m 700 /run/herdless && chown 65532:65532 /run/herdless
 # Nobody's: it owns no file of the image.
 USER 65532:65532
 WORKDIR /tmp
 EXPOSE 8080
-# Every part answers /ready with 200 when it is. Written so that it starts in some hundredths of a second.
+# Every part answers /ready with 200 when it is. Written so that it starts in some hundredths of a second; by TLS it asks
+# itself, so it believes whoever answers, and has the certificate that it may be asked for.
 HEALTHCHECK --interval=3s --timeout=3s --start-period=60s --retries=5 CMD ["python", "-I", "-S", "-c", "\
-import socket, sys; \
+import os, socket, sys; \
 ask = socket.create_connection(('127.0.0.1', 8080), 2); \
+cert, key = os.environ.get('HERDLESS_TLS_CERT'), os.environ.get('HERDLESS_TLS_KEY'); \
+context = cert and __import__('ssl')._create_unverified_context(); \
+cert and context.load_cert_chain(cert, key or None); \
+ask = context.wrap_socket(ask) if cert else ask; \
 ask.sendall(b'GET /ready HTTP/1.0\\r\\n\\r\\n'); \
 sys.exit(b' 200 ' not in ask.recv(64))"]
 ENTRYPOINT ["herdless"]

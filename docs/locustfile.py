@@ -1,5 +1,6 @@
 """Closed-loop load for Locust: each user sends a job, waits for its end, and sends the next (see load.md)."""
 
+import os
 import random
 
 from locust import HttpUser, constant, task
@@ -9,6 +10,11 @@ class Client(HttpUser):
     """One user of a router, `--host http://…`; names of several routers need as many runs of Locust."""
 
     wait_time = constant(0)
+
+    def on_start(self) -> None:
+        """A cluster may have a token."""
+        if token := os.environ.get("HERDLESS_TOKEN"):
+            self.client.headers["Authorization"] = f"Bearer {token}"
 
     @task
     def send_a_job(self) -> None:

@@ -37,11 +37,13 @@ class Composed:
 
     Attributes:
         prometheus: The URL of Prometheus.
+        token: What changes need.
         up_s: What it took to bring everything up.
     """
 
     def __init__(self, env: dict[str, str], override: Path) -> None:
         self.prometheus = ""
+        self.token = ""
         self.up_s = 0.0
         self._env = env | {"HERDLESS_SET": " ".join(SETS)}
         files = ("-f", str(ROOT / "docker-compose.yml"), "-f", str(override))
@@ -68,6 +70,10 @@ class Composed:
         found = json.loads(self.docker("inspect", *self.containers(service)))
         ports = [container["NetworkSettings"]["Ports"]["8080/tcp"][0]["HostPort"] for container in found]
         return [f"http://127.0.0.1:{port}" for port in ports]
+
+    def put(self, url: str, body: Any) -> Any:
+        """Change something, with the token."""
+        return call(url, "PUT", body, self.token)
 
     def herdless(self, *arguments: str) -> dict[str, Any]:
         """Run a command inside the network, in a container of its own; return its JSON, whatever its exit code."""
@@ -104,6 +110,7 @@ def composed(env: dict[str, str], folder: Path) -> Iterator[Composed]:
         started = time.monotonic()
         system.up()
         system.up_s = time.monotonic() - started
+        system.token = system.compose("exec", "-T", "load", "cat", "/run/herdless/token").strip()
         system.prometheus = "http://" + system.compose("port", "prometheus", "9090").strip()
         yield system
     except BaseException:
@@ -111,14 +118,15 @@ def composed(env: dict[str, str], folder: Path) -> Iterator[Composed]:
         print(system.compose("logs", "--tail", "15", check=False)[-8000:])  # noqa: T201
         raise
     finally:
-        system.compose("down")
+        system.compose("down", "--volumes")
     assert system.left_behind() == []
 
 
-def call(url: str, method: str = "GET", body: Any = None) -> Any:
+def call(url: str, method: str = "GET", body: Any = None, token: str = "") -> Any:
     """Call an HTTP interface that speaks JSON."""
     data = None if body is None else json.dumps(body).encode()
-    with urllib.request.urlopen(urllib.request.Request(url, data, method=method), timeout=BOUND_S) as answer:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    with urllib.request.urlopen(urllib.request.Request(url, data, headers, method=method), timeout=BOUND_S) as answer:
         return json.loads(answer.read())
 
 

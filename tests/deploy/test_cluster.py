@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.deploy.boards import FILES, board, expressions, marks
-from tests.deploy.cluster import BOUND_S, SCENARIO, SETS, Composed, call, composed, empty_ones, eventually
+from tests.deploy.cluster import BOUND_S, PARTS, SCENARIO, SETS, Composed, call, composed, empty_ones, eventually
 from tests.deploy.engine import ROOT, engine, why_none
 from tests.tidy.test_metrics_doc import recorded
 
@@ -144,7 +145,7 @@ def test_a_policy_that_is_put_in_force_is_seen_and_predicted(cluster: Composed) 
     routers = cluster.urls("router")
     try:
         for url in routers:
-            assert call(f"{url}/v1/policy", "PUT", {"name": "power_of_d", "d": 2})["name"] == "power_of_d"
+            assert cluster.put(f"{url}/v1/policy", {"name": "power_of_d", "d": 2})["name"] == "power_of_d"
         eventually("all routers show it", lambda: cluster.value('sum(herdless_router_policy{policy="power_of_d"})'),
                    lambda routers: routers == 3)  # fmt: skip
         eventually("its jobs have its label", lambda: cluster.value('herdless:job_rate:rate10s{policy="power_of_d"}'),
@@ -156,26 +157,64 @@ def test_a_policy_that_is_put_in_force_is_seen_and_predicted(cluster: Composed) 
                    lambda old: old == [])  # fmt: skip
     finally:
         for url in routers:
-            call(f"{url}/v1/policy", "PUT", {"name": "pull"})
+            cluster.put(f"{url}/v1/policy", {"name": "pull"})
     eventually("the old one is back", lambda: cluster.ask('herdless_model_value{policy="pull"}'))
+
+
+def test_nothing_is_changed_without_the_token_and_it_is_shown_nowhere(cluster: Composed) -> None:
+    (router, *_), (load,), (console,) = cluster.urls("router"), cluster.urls("load"), cluster.urls("console")
+    before = call(f"{router}/v1/policy"), call(f"{load}/v1/load")["load"]
+    doors = [
+        (f"{router}/v1/policy", "PUT", {"name": "random"}),
+        (f"{router}/v1/jobs", "POST", {}),
+        (f"{load}/v1/load", "PUT", {"load": 0}),
+        (f"{console}/v1/do/policy", "POST", {"name": "random"}),
+    ]
+    for url, method, body in doors:
+        for token in ("", cluster.token[::-1]):
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                call(url, method, body, token)
+            refused.value.close()
+            assert refused.value.code == 401
+    assert (call(f"{router}/v1/policy"), call(f"{load}/v1/load")["load"]) == before
+    assert call(f"{router}/v1/jobs", "POST", {}, cluster.token)["outcome"] == "served"
+    refusals = 'sum(herdless_router_refusals_total{peer="http", reason="token"})'
+    eventually("refusals are counted", lambda: cluster.value(refusals), lambda count: count == 4)
+    ids = [id for part in PARTS for id in cluster.containers(part)]
+    shown = [cluster.compose("logs"), cluster.docker("inspect", *ids)]
+    shown += [cluster.compose("exec", "-T", part, "cat", "/proc/1/cmdline") for part in ("router", "load", "console")]
+    shown += [cluster.docker("history", "--no-trunc", "herdless")]
+    assert [text for text in shown if cluster.token in text] == []
+
+
+def test_nothing_of_ours_has_rights_to_spare(cluster: Composed) -> None:
+    for part in ("router", "server-slow", "load", "exporter", "console"):
+        status = cluster.compose("exec", "-T", part, "cat", "/proc/1/status")
+        rights = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+        assert set(rights["Uid"].split()) == set(rights["Gid"].split()) == {"65532"}
+        assert {rights[f"Cap{kind}"].strip("0") for kind in ("Inh", "Prm", "Eff", "Bnd", "Amb")} == {""}
+        assert rights["NoNewPrivs"] == "1"
+        mounts = [line.split() for line in cluster.compose("exec", "-T", part, "cat", "/proc/mounts").splitlines()]
+        options = {mount[1]: mount[3].split(",")[0] for mount in mounts}
+        assert [options[place] for place in ("/", "/scenarios", "/run/herdless")] == ["ro", "ro", "ro"]
 
 
 def test_a_load_that_is_changed_is_seen_and_predicted(cluster: Composed) -> None:
     (load,) = cluster.urls("load")
     try:
-        assert call(f"{load}/v1/load", "PUT", {"load": 0.4})["load"] == pytest.approx(0.4)
+        assert cluster.put(f"{load}/v1/load", {"load": 0.4})["load"] == pytest.approx(0.4)
         eventually("the models are asked about it", lambda: cluster.value("herdless_model_load"),
                    lambda load: load == pytest.approx(0.4))  # fmt: skip
         # 0.4 · (10 · 1 + 10 · 2) jobs a time unit of 0.4 s: 30 jobs/s, and 300 in the rate, ± 4 standard deviations.
         eventually("half as many jobs come", lambda: cluster.value('herdless:job_rate:rate10s{policy="pull"}'),
                    lambda rate: rate == pytest.approx(30, abs=7))  # fmt: skip
     finally:
-        call(f"{load}/v1/load", "PUT", {"load": 0.8})
+        cluster.put(f"{load}/v1/load", {"load": 0.8})
 
 
 def test_a_run_that_attaches_gives_a_verdict(cluster: Composed) -> None:
     (load,) = cluster.urls("load")
-    call(f"{load}/v1/load", "PUT", {"load": 0})
+    cluster.put(f"{load}/v1/load", {"load": 0})
     try:
         eventually("nothing is under way", lambda: books(cluster), lambda now: now["under way"] == 0)
         # A run on a machine that was too busy says so itself, and may be repeated; one that differs may not.
@@ -184,7 +223,7 @@ def test_a_run_that_attaches_gives_a_verdict(cluster: Composed) -> None:
             if report["valid"]:
                 break
     finally:
-        call(f"{load}/v1/load", "PUT", {"load": 0.8})
+        cluster.put(f"{load}/v1/load", {"load": 0.8})
     assert report["verdict"] in (("agree", "not_enough_data", "limit") if report["valid"] else VERDICTS), report
     # Every job takes a mean of 0.5 time units at least: that of the fast pool.
     assert report["values"]["sojourn_mean"] > 0.4

@@ -15,6 +15,7 @@ from tests.deploy.engine import ROOT, compose_file
 
 OURS = ("router", "server-slow", "server-fast", "load", "exporter", "console")
 SCALED = ("router", "server-slow", "server-fast")
+TOKEN = "/run/herdless/token"
 SERVICES = compose_file()["services"]
 PROMETHEUS = ROOT / "services" / "prometheus"
 
@@ -42,14 +43,28 @@ def test_everything_has_limits_and_no_rights_to_spare(name: str) -> None:
     service = SERVICES[name]
     assert set(service["deploy"]["resources"]["limits"]) == {"cpus", "memory"}
     assert service["security_opt"] == ["no-new-privileges:true"]
+    assert (service["read_only"], service["cap_drop"]) == (True, ["ALL"])
     assert not {"privileged", "cap_add", "network_mode", "pid", "ulimits"} & set(service)
 
 
 @pytest.mark.parametrize("name", OURS)
 def test_our_parts_cannot_write_and_have_an_init(name: str) -> None:
     service = SERVICES[name]
-    assert (service["read_only"], service["init"], service["cap_drop"]) == (True, True, ["ALL"])
+    assert service["init"] is True
     assert all(volume.endswith(":ro") for volume in service["volumes"])
+
+
+def test_the_token_is_made_where_only_our_parts_read_it_and_stands_in_no_file() -> None:
+    assert (SERVICES["token"]["command"], SERVICES["token"]["restart"]) == (["token", TOKEN], "no")
+    assert SERVICES["token"]["volumes"] == ["token:/run/herdless"]
+    for name in OURS:
+        assert SERVICES[name]["environment"]["HERDLESS_TOKEN_FILE"] == TOKEN
+        assert "token:/run/herdless:ro" in SERVICES[name]["volumes"]
+        assert SERVICES[name]["depends_on"] == {"token": {"condition": "service_completed_successfully"}}
+    holders = {name for name, service in SERVICES.items() if any("/run/herdless" in str(v) for v in service["volumes"])}
+    assert holders == {*OURS, "token"}
+    text = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
+    assert "HERDLESS_TOKEN:" not in text and "PASSWORD" not in text
 
 
 def test_images_of_others_have_a_version() -> None:

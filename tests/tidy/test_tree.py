@@ -17,6 +17,7 @@ TOP = {
     "LICENSE",
     "Makefile",
     "README.md",
+    "SECURITY.md",
     "docker-compose.yml",
     "docs",
     "pyproject.toml",
