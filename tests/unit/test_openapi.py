@@ -130,6 +130,21 @@ async def test_a_router_gives_every_answer_that_is_described() -> None:
     assert seen == one.described.statuses
 
 
+async def test_the_fast_path_answers_as_described() -> None:
+    async with router_peers.running(fast_path=True) as one:
+        peer = await one.link("slow-1")
+        for outcome, status in (("served", 200), ("blocked", 503), ("abandoned", 504), ("failed", 502)):
+            posted = one.post({"size": 1.5})
+            await peer.end(await peer.dispatch(), outcome=outcome, reason='"no plug"' if outcome == "failed" else "")
+            response = await posted
+            one.described.check("POST", "/v1/jobs", response, await response.read())
+            assert ("POST", "/v1/jobs", status) in one.described.seen
+        one.app.driver.switch(Broken("on_arrival"))
+        response = await one.post({})
+        one.described.check("POST", "/v1/jobs", response, await response.read())
+        assert ("POST", "/v1/jobs", 500) in one.described.seen
+
+
 async def test_a_server_process_gives_every_answer_that_is_described() -> None:
     seen: set[Key] = set()
     peer = server_peers.FakeRouter()
