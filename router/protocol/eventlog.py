@@ -112,7 +112,9 @@ class Append(Protocol):
 class Book(Protocol):
     """Where a recorder writes."""
 
-    append: Append
+    @property
+    def append(self) -> Append:
+        """Writes one record down."""
 
     def name(self, text: str) -> int:
         """The place of a name; 0: it is empty."""

@@ -10,6 +10,9 @@ from services.measure.records import Floats, Ints
 LOST_ON_THE_WAY = ("link_lost", "no_answer", "no_router")
 """Why a job fails by the generator's own word: what a router says of it is not known."""
 
+VIRTUAL = "virtual"
+"""In place of a boot: the time of a simulation."""
+
 
 @dataclass(frozen=True, eq=False)
 class Ledger:

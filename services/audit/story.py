@@ -11,8 +11,11 @@ import numpy as np
 
 from router.protocol.eventlog import AT_ONCE, UNHEARD, Kind
 from router.protocol.messages import OUTCOMES
-from services.audit.ledger import Ledger
+from services.audit.ledger import VIRTUAL, Ledger
 from services.audit.log import Log
+
+ORDER = ("sent", "arrived", "dispatched", "received", "started", "left_server", "retried", "orphaned", "ended", "end")
+"""The way there and back, for what is simultaneous: in a simulation without delay everything is."""
 
 
 class Event(NamedTuple):
@@ -86,44 +89,41 @@ def tell(ledger: Ledger, logs: Sequence[Log], job: int) -> Story:
         logs: All there are.
         job: Its number, from 0.
     """
-    events: list[tuple[float, int, Event]] = []
-    boots = {log.about.boot for log in logs} | {ledger.boot}
-    one_clock = "one clock, the monotonic one of the host" if len(boots) == 1 else "the clocks are several"
-
-    def add(event: Event) -> None:
-        # What is simultaneous stays in the order of the way there and back.
-        events.append((event.at_s, len(events), event))
-
+    events: list[Event] = []
     if math.isfinite(ledger.sent[job]):
-        add(Event(float(ledger.sent[job]), "generator", "sent", f"sent to {ledger.routers[ledger.router[job]]}"))
+        events.append(
+            Event(float(ledger.sent[job]), "generator", "sent", f"sent to {ledger.routers[ledger.router[job]]}")
+        )
     for log in logs:
         if log.about.role == "router":
-            for number, dispatches in _at_router(log, job, add):
-                del number
-                for other in logs:
-                    if other.about.role == "server":
-                        for event in _at_servers(other, log, dispatches):
-                            add(event)
+            dispatches = _at_router(log, job, events)
+            for other in logs:
+                if dispatches and other.about.role == "server":
+                    events += _at_servers(other, log, dispatches)
     if ledger.outcome[job] >= 0:
-        add(Event(float(ledger.ended[job]), "generator", "ended", f"its end: {_end_of(ledger, job)}"))
-    events.sort(key=lambda entry: entry[:2])
-    return Story(
-        job, float(ledger.intended[job]), ledger.time_unit_s, one_clock, [event for _, _, event in events],
-        list(_missing(ledger, logs, job, [event for _, _, event in events])),
-    )  # fmt: skip
+        events.append(Event(float(ledger.ended[job]), "generator", "end", f"its end: {_end_of(ledger, job)}"))
+    events.sort(key=lambda event: (event.at_s, ORDER.index(event.event)))
+    missing = list(_missing(ledger, logs, job, events))
+    boots = {log.about.boot for log in logs} | {ledger.boot}
+    return Story(job, float(ledger.intended[job]), ledger.time_unit_s, _clock(boots), events, missing)
 
 
-def _at_router(log: Log, tag: int, add: Any) -> Iterator[tuple[int, list[int]]]:
-    """The job's records in a router's log; yields the numbers of its dispatches."""
+def _clock(boots: set[str]) -> str:
+    if boots == {VIRTUAL}:
+        return "virtual time"
+    return "one clock, the monotonic one of the host" if len(boots) == 1 else "several clocks, which do not compare"
+
+
+def _at_router(log: Log, tag: int, events: list[Event]) -> list[int]:
+    """Add what a router's log has of the job; return the numbers of its dispatches."""
     records = log.records
-    arrived = records[(records["code"] & 255 == Kind.ARRIVED) & (records["tag"] == tag)]
-    for number in arrived["job"].tolist():
-        mine = records[records["job"] == number]
-        dispatches = [int(each) for each in mine["dispatch"].tolist() if each >= 0]
-        orphans = (records["code"] & 255 == Kind.ORPHANED) & np.isin(records["dispatch"], dispatches)
-        for record in [*mine, *records[orphans]]:
-            add(_router_event(log, record))
-        yield number, list(dict.fromkeys(dispatches))
+    kind = records["code"] & 255
+    own = records["job"][(kind == Kind.ARRIVED) & (records["tag"] == tag)]
+    mine = np.isin(records["job"], own)
+    dispatches = np.unique(records["dispatch"][mine & (records["dispatch"] >= 0)]).tolist()
+    mine |= (kind == Kind.ORPHANED) & np.isin(records["dispatch"], dispatches)
+    events += [_router_event(log, record) for record in records[mine]]
+    return [int(number) for number in dispatches]
 
 
 def _router_event(log: Log, record: Any) -> Event:

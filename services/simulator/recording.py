@@ -11,6 +11,7 @@ from router.protocol.eventlog import About
 from router.recorder import RouterRecorder
 from server.core import ServerCore
 from server.recorder import ServerRecorder
+from services.audit.ledger import VIRTUAL
 from services.audit.log import DTYPE, Log
 
 
@@ -64,5 +65,5 @@ class Recording:
     def _book(self, id: str, role: str) -> MemoryBook:
         book = self._books.get(id)
         if book is None:
-            book = self._books[id] = MemoryBook(About(id, role, 0, "virtual"))
+            book = self._books[id] = MemoryBook(About(id, role, 0, VIRTUAL))
         return book

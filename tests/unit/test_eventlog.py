@@ -14,8 +14,8 @@ import pytest
 
 from router.process.eventlog import MIB, EventLog
 from router.protocol.errors import RemoteProtocolError, SettingsError
-from router.protocol.eventlog import HEAD_BYTES, NAMES_BYTES, RECORD, UNNAMED, About, Kind, code, read_head
-from services.audit.log import DTYPE, FIELDS, read_log, used_bytes
+from router.protocol.eventlog import FIELDS, HEAD_BYTES, NAMES_BYTES, RECORD, UNNAMED, About, Kind, code, read_head
+from services.audit.log import DTYPE, read_log, used_bytes
 
 ROOT = Path(__file__).parents[2]
 ABOUT = About("router-1", "router", 17, "a boot")
@@ -131,7 +131,7 @@ def test_an_earlier_incarnation_keeps_its_file(tmp_path) -> None:
 
 
 def test_a_place_that_cannot_be_written_is_a_mistake_of_the_user(tmp_path) -> None:
-    with pytest.raises(SettingsError, match="--events .*: cannot be written: No such file or directory"):
+    with pytest.raises(SettingsError, match=r"--events .*: cannot be written: No such file or directory"):
         small(tmp_path / "nowhere" / "log", 2)
 
 
