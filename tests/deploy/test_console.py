@@ -21,6 +21,7 @@ pytest.importorskip("playwright", reason="playwright is not installed: make setu
 from aiohttp.test_utils import TestServer
 from playwright.async_api import Page, expect
 
+from router.process.access import Access
 from services.console.controls import allowed
 from services.console.main import about
 from services.console.viewers import Viewers
@@ -34,6 +35,7 @@ pytestmark = pytest.mark.skipif(chromium() is None, reason="no chromium on PATH:
 ROOT = Path(__file__).parents[2]
 BOUND_MS = 60_000.0
 SETS = ("pools.0.servers=12", "pools.1.servers=8", "routers.count=2", "time_unit_s=0.4", "arrivals.load=0.6")
+SECRET = "Zm9vYmFyLWZvb2Jhci1mb29iYXI"
 SERVERS = 1000
 FRAMES = 200
 
@@ -176,6 +178,29 @@ class Recorded:
         return ConsoleWeb(self.viewers, refuse, "token", (), lambda: True).application()
 
 
+class Locked(Recorded):
+    """One that asks for a token.
+
+    Attributes:
+        done: What was asked for.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        scenario = parse_scenario(shipped()["pull"], "pull")
+        self._about = about(scenario, allowed(False, False, True), "token", locked=True)
+        self.done: list[str] = []
+
+    def application(self) -> Any:
+        """What serves it."""
+
+        async def note(action: str, body: Any) -> dict[str, Any]:
+            self.done.append(action)
+            return {}
+
+        return ConsoleWeb(self.viewers, note, "token", (), lambda: True, Access(SECRET)).application()
+
+
 @asynccontextmanager
 async def seen(
     recorded: Recorded, size: tuple[int, int] = DESKTOP, theme: str = "light"
@@ -247,6 +272,39 @@ async def test_the_page_fits_in_any_theme(size: tuple[int, int], theme: str) -> 
         other = "light" if theme == "dark" else "dark"
         assert await page.evaluate("document.documentElement.dataset.theme") == other
         assert complaints == []
+
+
+async def test_whoever_changes_something_logs_in_first_and_stays_so_in_this_tab() -> None:
+    locked = Locked()
+    async with seen(locked) as (page, complaints):
+        switch = page.locator("#policy-switch")
+        await expect(page.locator("#login-form")).to_be_visible()
+        await expect(switch).to_be_disabled()
+        await page.fill("#login-token", SECRET[::-1])
+        await page.click("#login-go")
+        await expect(page.locator("#login-why")).to_have_text("That is not the token of this cluster.")
+        await expect(switch).to_be_disabled()
+        await page.fill("#login-token", "жетон")
+        await page.click("#login-go")
+        await expect(page.locator("#login-why")).to_have_text("That is no token.")
+
+        await page.fill("#login-token", SECRET)
+        await page.keyboard.press("Enter")
+        await expect(page.locator("#login-form")).to_be_hidden()
+        await page.select_option("#policy-name", "random")
+        await switch.click()
+        await expect(page.locator("#answer")).to_have_text("Done.")
+        await page.reload()
+        await expect(switch).to_be_enabled()
+        assert SECRET not in await page.content()
+
+        await page.click("#login-out")
+        await expect(page.locator("#login-form")).to_be_visible()
+        await expect(switch).to_be_disabled()
+        assert await page.evaluate("sessionStorage.length + localStorage.length") == 0
+        # Of the wrong token, and of the stream that ended with the page before.
+        assert [each for each in complaints if "401" not in each and "/v1/events: net::ERR_ABORTED" not in each] == []
+    assert locked.done == ["policy"]
 
 
 async def test_a_lost_console_is_told_and_found_again() -> None:

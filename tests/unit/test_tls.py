@@ -18,7 +18,7 @@ from router.process.access import Access
 from router.process.client import failure, is_refusal, open_session
 from router.process.tls import CA, CERT, CLIENT_CA, KEY, NAMES, Tls, found_by_name, tls_from_environment
 from router.protocol.errors import SettingsError
-from server.app.discovery import Address, Discovery, Target, parse_target
+from server.app.discovery import Address, Discovery, Target, parse_target, resolve
 from tests.unit.certificates import Authority
 
 
@@ -160,6 +160,17 @@ def test_what_has_no_scheme_is_dialled_by_tls_where_there_is_any(monkeypatch: py
     assert parse_target("router") == parse_target("https://router") == Target("router", 8080, secure=True)
     assert parse_target("http://router:9") == Target("router", 9, secure=False)
     assert Address("::1", 9, secure=True).url == "https://[::1]:9"
+
+
+async def test_what_is_looked_up_is_believed_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(NAMES, "")
+    await resolve("localhost", 1)
+    assert os.environ[NAMES] == ""  # without TLS nobody asks
+    monkeypatch.setenv(CA, "ca.pem")
+    await resolve("localhost", 1)
+    assert os.environ[NAMES] == "127.0.0.1=localhost"
+    await resolve("127.0.0.2", 1)
+    assert os.environ[NAMES] == "127.0.0.1=localhost"
 
 
 async def test_discovery_keeps_how_a_target_is_dialled() -> None:

@@ -24,7 +24,7 @@ export class Login {
   describe(needed, page) {
     this.#needed = needed;
     this.#page = page;
-    this.#draw("");
+    this.#draw();
   }
 
   get isOpen() {
@@ -68,10 +68,11 @@ export class Login {
     }
   }
 
+  // What was wrong stays until there is something else to say.
   #draw(why) {
     byId("login-form").hidden = this.isOpen;
     byId("login-out").hidden = !(this.#needed && this.isOpen);
-    byId("login-why").textContent = why;
+    if (why !== undefined) byId("login-why").textContent = why;
   }
 }
 
