@@ -256,17 +256,28 @@ async def test_only_the_token_opens_and_the_refusal_is_left_to_the_other():
     assert len(server.taken) == 1
 
 
-async def test_an_idle_connection_is_closed_and_one_that_waits_for_its_answer_is_not():
+async def test_a_connection_that_brings_nothing_is_closed():
     server = Server(idle_limit_s=0.05)
     async with server.client() as (reader, _):
         assert await asyncio.wait_for(reader.read(), 10) == b""
-    server = Server(idle_limit_s=0.05, at_once=False)
+    assert server.path.connections == set()
+
+
+async def test_a_connection_is_idle_from_its_last_answer_and_not_while_it_waits_for_one():
+    server = Server(idle_limit_s=100.0, at_once=False)
     async with server.client() as (reader, writer):
-        writer.write(PLAIN)
-        await until(lambda: server.taken)
-        await asyncio.sleep(0.2)
-        assert server.taken[0][1].answer(200, b"late")
-        assert (await answer(reader))[2] == b"late"
+        for _ in range(2):
+            writer.write(PLAIN)
+            await until(lambda: server.taken)
+            (_, connection) = server.taken.pop()
+            connection._idle_since -= 101.0  # so much time has passed
+            connection._look()
+            assert connection.answer(200, b"late")
+            assert (await answer(reader))[2] == b"late"
+            connection._look()
+            assert server.path.connections == {connection}
+        connection._idle_since -= 101.0
+        connection._look()
         assert await asyncio.wait_for(reader.read(), 10) == b""
     assert server.path.connections == set()
 

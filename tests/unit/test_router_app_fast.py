@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 
 import pytest
 
 from router.process.fastpath import FastPath
 from router.process.limits import GUESTS, HttpLimits
-from tests.unit.router_peers import Router, running, until
+from tests.unit.router_peers import FakeServers, Router, running, until
+
+CLOSED = -1
 
 BODIES = [
     b"", b"{}", b'{"size": 1}', b'{"size": 2.5, "patience": 30}', b'{"patience": null}', b'{ "size" :\n1e-3 }',
@@ -66,6 +69,62 @@ async def test_each_end_is_answered_the_same_by_either_way(outcome, reason):
         "outcome": outcome, "reason": reason, "server": "slow-1", "pool": "slow",
         "waiting_s": 0.1, "service_s": 2, "router": "router-1",
     }  # fmt: skip
+
+
+HEAD = b"POST /v1/jobs HTTP/1.1\r\nHost: here\r\n"
+JOB = HEAD + b'Content-Length: 13\r\n\r\n{"size": 1.5}'
+LAST = HEAD + b"Connection: close\r\n\r\n"
+RAW: dict[str, list[tuple[bytes, int]]] = {
+    "one after the other": [(JOB, 1), (JOB, 1)],
+    "together": [(JOB + JOB + JOB, 3), (JOB, 1)],
+    "cut in the head": [(JOB[:20], 0), (JOB[20:], 1), (JOB, 1)],
+    "cut in the body": [(JOB[:-3], 0), (JOB[-3:], 1)],
+    "head and body": [(JOB[:-13], 0), (JOB[-13:], 1)],
+    "the last one": [(LAST, 1), (b"", CLOSED)],
+    "a job, then the last one": [(JOB, 1), (LAST, 1), (b"", CLOSED)],
+    "HTTP/1.0": [(b"POST /v1/jobs HTTP/1.0\r\n\r\n", 1), (b"", CLOSED)],
+    "HTTP/1.0, kept": [(b"POST /v1/jobs HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", 1), (JOB, 1)],
+    "chunks": [(HEAD + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", 1), (JOB, 1)],
+    "length and chunks": [(JOB, 1), (JOB.replace(b"Host", b"Transfer-Encoding: chunked\r\nHost"), 1), (b"", CLOSED)],
+    "an expectation": [(JOB.replace(b"Host", b"Expect: 100-continue\r\nHost"), 2), (JOB, 1)],
+    "a longer job": [(HEAD + b"Content-Length: 1025\r\n\r\n" + b" " * 1025, 1), (JOB, 1)],
+    "no job": [(JOB.replace(b"size", b"sise"), 1), (JOB, 1)],
+    "another method": [(JOB, 1), (JOB.replace(b"POST", b"PUT"), 1), (JOB, 1)],
+    "another path": [(JOB, 1), (b"GET /v1/policy HTTP/1.1\r\nHost: here\r\n\r\n", 1), (JOB, 1)],
+    "no HTTP": [(JOB, 1), (b"\x16\x03\x01\r\n\r\n", 1), (b"", CLOSED)],
+}
+"""What is sent, and how many answers are read before the next is."""
+
+
+@pytest.mark.parametrize("pieces", RAW.values(), ids=RAW.keys())
+async def test_bytes_are_answered_the_same_by_either_way(pieces):
+    found: list[list[Any]] = []
+    for fast in (True, False):
+        async with running(fast_path=fast) as router:
+            serving = asyncio.create_task(serve_all(await router.link("slow-1")))
+            reader, writer = await asyncio.open_connection("127.0.0.1", router.client.port)
+            found.append([])
+            for piece, answers in pieces:
+                writer.write(piece)
+                if answers == CLOSED:
+                    assert await asyncio.wait_for(reader.read(), 10) == b""
+                found[-1] += [await answer(reader) for _ in range(answers)]
+            writer.close()
+            serving.cancel()
+    assert found[0] == found[1]
+
+
+async def serve_all(servers: FakeServers) -> None:
+    while True:
+        await servers.end(await servers.dispatch())
+
+
+async def answer(reader: asyncio.StreamReader) -> tuple[list[bytes], bytes]:
+    """An answer: its first line, its fields in alphabetical order, and its body."""
+    head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+    length = re.search(rb"Content-Length: (\d+)", head)
+    first, *fields = re.sub(rb"(Date|Server): [^\r]*\r\n", b"", head).removesuffix(b"\r\n\r\n").split(b"\r\n")
+    return [first, *sorted(fields)], b"" if length is None else await reader.readexactly(int(length[1]))
 
 
 async def test_without_a_server_a_job_is_answered_before_it_is_taken_in():
