@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from services.lab.report import EXIT_AGREES, EXIT_DIFFERS, EXIT_INVALID, plain, stationarity_json
+from services.lab.report import EXIT_AGREES, EXIT_DIFFERS, EXIT_INVALID, faults_json, plain, stationarity_json
 from services.lab.rivals import Outcome
 from services.lab.simulate import Quantities, pooled
 from services.measure.differences import Difference, difference, half_width
@@ -17,7 +17,7 @@ from services.scenario import Scenario
 
 COMPARED = (
     "sojourn_mean", "sojourn_p95", "sojourn_p99", "waiting_mean", "wait_probability", "block_probability",
-    "abandon_probability", "messages.total",
+    "abandon_probability", "failed_probability", "messages.total",
 )  # fmt: skip
 """What policies are compared by: the less, the better."""
 
@@ -25,6 +25,7 @@ WORTH_RANKING = 1e-3
 """A share of jobs that are lost, above which losing fewer counts for more than serving sooner."""
 
 CRITERIA = {
+    "failed_probability": "share of jobs that fail",
     "block_probability": "share of jobs blocked",
     "abandon_probability": "share of jobs that abandon",
     "sojourn_mean": "mean sojourn time",
@@ -79,7 +80,16 @@ class Contest:
 
     @cached_property
     def criterion(self) -> str:
-        """What the order is by: the share of jobs lost if any are, else the mean sojourn time."""
+        """What the order is by: the share of jobs lost if any are, else the mean sojourn time.
+
+        Jobs that fail count where some policy is told apart by them: most die with a router, whatever the policy.
+        """
+        if any(
+            found["failed_probability"].word in ("more", "less")
+            for found in self.differences.values()
+            if "failed_probability" in found
+        ):
+            return "failed_probability"
         for name in ("block_probability", "abandon_probability"):
             if name in self.compared and max(self.value(one, name) for one in self.stable) > WORTH_RANKING:
                 return name
@@ -177,28 +187,33 @@ class Contest:
             {value, ci95}}), both empty where unstable. `differences`: by label and NAME `difference` (that policy minus
             the baseline), `interval` (simultaneous for all), `word` (more, less, alike, no_difference_seen,
             not_compared) and `longer`. `ranking`: labels, best first. `leaders`: those not told apart from the best.
-            `statements`: sentences. `violated`, `invalid`: what is wrong.
+            `statements`: sentences. `violated`, `invalid`: what is wrong. `faults`: what went wrong on purpose, if
+            anything: `at` and `what`.
         """
-        return {
-            "scenario": self.scenario.name,
-            "valid": not self.invalid,
-            "verdict": "differ" if self.violated else "not_compared",
-            "column": self.column,
-            "criterion": self.criterion,
-            "baseline": None if self.baseline is None else self.baseline.rival.label,
-            "false_alarms": self.alarms,
-            "family": self.family,
-            "policies": {outcome.rival.label: self._policy(outcome) for outcome in self.outcomes},
-            "differences": {
-                label: {name: _difference(found) for name, found in by_name.items()}
-                for label, by_name in self.differences.items()
-            },
-            "ranking": [outcome.rival.label for outcome in self.ranking],
-            "leaders": self.leaders,
-            "statements": self.statements(),
-            "violated": self.violated,
-            "invalid": self.invalid,
-        } | dict(self.details)
+        return (
+            {
+                "scenario": self.scenario.name,
+                "valid": not self.invalid,
+                "verdict": "differ" if self.violated else "not_compared",
+                "column": self.column,
+                "criterion": self.criterion,
+                "baseline": None if self.baseline is None else self.baseline.rival.label,
+                "false_alarms": self.alarms,
+                "family": self.family,
+                "policies": {outcome.rival.label: self._policy(outcome) for outcome in self.outcomes},
+                "differences": {
+                    label: {name: _difference(found) for name, found in by_name.items()}
+                    for label, by_name in self.differences.items()
+                },
+                "ranking": [outcome.rival.label for outcome in self.ranking],
+                "leaders": self.leaders,
+                "statements": self.statements(),
+                "violated": self.violated,
+                "invalid": self.invalid,
+            }
+            | ({"faults": faults} if (faults := faults_json(self.scenario)) else {})
+            | dict(self.details)
+        )
 
     def _policy(self, outcome: Outcome) -> dict[str, Any]:
         quantities = self.pooled[outcome.rival.label] if outcome.has_mean else {}

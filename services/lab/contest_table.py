@@ -7,7 +7,7 @@ from rich.markup import escape
 
 from services.lab.contest import Contest, column_of
 from services.lab.rivals import Outcome
-from services.lab.terminal import heading, places, plain_table
+from services.lab.terminal import faults_line, heading, places, plain_table
 
 HEADINGS = {
     "sojourn_mean": "mean sojourn",
@@ -17,10 +17,11 @@ HEADINGS = {
     "wait_probability": "P(wait)",
     "block_probability": "P(block)",
     "abandon_probability": "P(abandon)",
+    "failed_probability": "P(fail)",
     "messages.total": "messages/job",
 }
 
-_WITH_INTERVAL = ("sojourn_mean", "block_probability", "abandon_probability")
+_WITH_INTERVAL = ("sojourn_mean", "block_probability", "abandon_probability", "failed_probability")
 """The others have theirs in the summary: a row has to fit on a screen."""
 
 
@@ -29,6 +30,8 @@ def print_contest(contest: Contest, console: Console) -> None:
     how = "live, one after another" if contest.column == "live" else "simulated"
     console.print(heading(contest.scenario), highlight=False)
     console.print(f"{len(contest.outcomes)} policies, the same jobs for each, {how}", highlight=False)
+    for line in faults_line(contest.scenario):
+        console.print(line, highlight=False)
     names = [name for name in HEADINGS if name in contest.compared and name != "waiting_mean"]
     table = plain_table("policy", *(HEADINGS[name] for name in names))
     for outcome in contest.outcomes:

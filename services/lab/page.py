@@ -61,9 +61,11 @@ def write_page(folder: Path, report: Report, asked: Asked) -> Path:
     from services.report.run_page import run_page
 
     summary = report.json()
-    drawings = run_figures(summary["quantities"], report.curves, report.scenario.run.warmup)
+    scenario = report.scenario
+    marks = [(fault.at, fault.words) for fault in scenario.timeline()]
+    drawings = run_figures(summary["quantities"], report.curves, scenario.run.warmup, marks)
     write_drawings(folder, drawings)
-    return write_text(folder, run_page(subject(folder, report.scenario, asked, summary), summary, drawings))
+    return write_text(folder, run_page(subject(folder, scenario, asked, summary), summary, drawings))
 
 
 def write_contest_page(folder: Path, scenario: Scenario, summary: Mapping[str, Any], asked: Asked) -> Path:
@@ -187,6 +189,8 @@ def _system(scenario: Scenario, summary: Mapping[str, Any]) -> list[tuple[str, s
         ("Time unit", "a slot" if plan.time == "slotted" else f"{scenario.time_unit_s:g} s in live runs"),
         ("Seed", str(scenario.seed)),
     ]
+    if faults := scenario.timeline():
+        found.append(("Faults", "; ".join(f"{fault.words} at {fault.at:g}" for fault in faults)))
     if "jobs" in summary:
         found.append(("Jobs", f"{summary['jobs']}"))
     if "replications" in summary:

@@ -87,6 +87,8 @@ class Report:
                 for check in self.checks
             ]  # fmt: skip
         found |= {"invalid": list(self.invalid), "hints": list(self.hints)}
+        if faults := faults_json(self.scenario):
+            found["faults"] = faults
         if self.trace:
             found["trace"] = list(self.trace)
         if self.column != "models":
@@ -116,6 +118,11 @@ def plain(value: Any) -> Any:
         return value
     number = float(value)
     return number if np.isfinite(number) else None
+
+
+def faults_json(scenario: Scenario) -> list[dict[str, Any]]:
+    """What went wrong when, in time units from the start of the run, warm-up included."""
+    return [{"at": fault.at, "what": fault.words} for fault in scenario.timeline()]
 
 
 def stationarity_json(found: Stationarity) -> dict[str, Any]:

@@ -87,7 +87,8 @@ def run(experiment: Experiment, options: Options, progress: Progress) -> Report:
     paired = _replay(scenario, workload, live, options.replications, progress)
     predictions = _predict(scenario)
     ideal = None
-    if predictions and experiment.trace is None:  # a trace cannot be drawn at any length
+    # A trace cannot be drawn at any length, and faults have their instants.
+    if predictions and experiment.trace is None and not scenario.faults:
         ideal = _without_delay(scenario, paired, len(workload.instants), progress)
     steady = steadiness(experiment, [measured], options.alarms)
     table = compare(_comparable(measured, options), [each.quantities for each in paired], ideal, predictions,

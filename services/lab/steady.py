@@ -22,6 +22,8 @@ def steadiness(experiment: Experiment, runs: Sequence[Quantities], alarms: float
     scenario = experiment.scenario
     if isinstance(scenario.arrivals, TraceArrivals):
         return not_tested("the arrivals are those of a trace, which need not be steady: its halves are not compared")
+    if scenario.faults:
+        return not_tested("what goes wrong in a run is no steady state: its halves are not compared")
     if not all("jobs_in_system_mean" in run for run in runs):
         return not_tested("the jobs in the system are not known")
     return stationarity(

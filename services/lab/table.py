@@ -14,7 +14,7 @@ from services.lab.audit_table import audit_lines
 from services.lab.compare import TAIL_SHARE, Row
 from services.lab.report import Report
 from services.lab.simulate import place
-from services.lab.terminal import heading, places, plain_table
+from services.lab.terminal import faults_line, heading, places, plain_table
 from services.measure.quantities import Quantity
 from services.measure.validity import CPU_LIMIT, DELAY_LIMIT_UNITS, LATENESS_LIMIT_UNITS
 from services.measure.verdict import Word, interval95
@@ -146,6 +146,7 @@ def _lines(report: Report) -> Iterator[str]:
         off = "" if check.holds else "  [bold red]VIOLATED[/bold red]"
         within = f" (± {check.tolerance:.0f})" if check.tolerance and check.found != check.expected else ""
         yield escape(f"{check.text}: {check.found:.0f} {sign} {check.expected:.0f}{within}") + off
+    yield from faults_line(report.scenario)
     yield from _steadiness(report)
     yield from (escape(line) for line in _machine(report.details))
     for hint in report.hints:

@@ -23,6 +23,12 @@ def plain_table(*titles: str) -> Table:
     return table
 
 
+def faults_line(scenario: Scenario) -> Iterator[str]:
+    """What goes wrong when, if anything does."""
+    if faults := scenario.timeline():
+        yield escape("faults: " + "; ".join(f"{fault.words} at {fault.at:g}" for fault in faults))
+
+
 def places(found: Mapping[str, Any]) -> Iterator[str]:
     """Where the folder and the page of a JSON object are, if it names them."""
     if folder := found.get("run_folder"):

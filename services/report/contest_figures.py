@@ -34,7 +34,7 @@ SOJOURNS = {
     "sojourn_p99": ("p99", "s", VERMILLION),
 }
 
-LOST = ("block_probability", "abandon_probability")
+LOST = ("block_probability", "abandon_probability", "failed_probability")
 MOST_LINES = len(LINES)
 LONGEST_TAIL = 40
 LOWEST_SHARE = 1e-5

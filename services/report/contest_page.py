@@ -14,7 +14,7 @@ from services.report.values import measured, number
 
 SHOWN = (
     "sojourn_mean", "sojourn_p95", "sojourn_p99", "wait_probability", "block_probability", "abandon_probability",
-    "messages.total",
+    "failed_probability", "messages.total",
 )  # fmt: skip
 
 SIGNS = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from services.report.drawing import (
     FAINT,
     INK,
     PAPER,
+    PURPLE,
     VERMILLION,
     Drawing,
     blank,
@@ -29,6 +30,7 @@ from services.report.values import COLUMNS, Measured, kind, measured, places, pr
 
 LOWEST_SHARE = 1e-5
 LONGEST_TAIL = 60
+MOST_MARKS_WRITTEN = 12
 FEW_JOBS = 10
 """A tail is drawn as far as so many jobs are beyond."""
 
@@ -39,19 +41,26 @@ _DASHES = {"exact": (0, (4, 2)), "closed": (0, (4, 2)), "meanfield": (0, (1.2, 1
 Quantities = Mapping[str, Mapping[str, Any]]
 
 
-def run_figures(quantities: Quantities, curves: Mapping[str, Curves], warmup: float) -> list[Drawing]:
+Marks = Sequence[tuple[float, str]]
+"""What happened when, in time units."""
+
+
+def run_figures(
+    quantities: Quantities, curves: Mapping[str, Curves], warmup: float, marks: Marks = ()
+) -> list[Drawing]:
     """Everything that can be drawn of a run, a simulation or a solution.
 
     Args:
         quantities: As the JSON object of the report has them.
         curves: Of the live run and of the simulation, by column; those that there are.
         warmup: Until when jobs do not count, in time units.
+        marks: What is marked in time.
     """
     with style():
         found = [
             queue_tails(quantities),
             sojourn_tail(quantities, curves),
-            waiting_in_time(quantities, curves, warmup),
+            waiting_in_time(quantities, curves, warmup, marks),
             pools(quantities),
             messages(quantities),
         ]
@@ -138,7 +147,9 @@ def _quantiles_of_models(axes: Axes, quantities: Quantities) -> None:
         )  # fmt: skip
 
 
-def waiting_in_time(quantities: Quantities, curves: Mapping[str, Curves], warmup: float) -> Drawing | None:
+def waiting_in_time(
+    quantities: Quantities, curves: Mapping[str, Curves], warmup: float, marks: Marks = ()
+) -> Drawing | None:
     """The mean waiting time of jobs by when they arrived."""
     if not any(found.waiting.sum() > 0.0 for found in curves.values()):
         return None
@@ -156,15 +167,28 @@ def waiting_in_time(quantities: Quantities, curves: Mapping[str, Curves], warmup
     axes.set_xlim(0.0, float(next(iter(curves.values())).edges[-1]))
     axes.set_ylim(bottom=0.0)
     axes.margins(y=0.15)
+    _mark(axes, marks)
     axes.set_xlabel("arrival of the job (time units)")
     axes.set_ylabel("mean waiting (time units)")
     rule(axes)
     key(axes)
     return finish(
         figure, "waiting-in-time", "Waiting over time",
-        "Mean waiting time of the jobs by when they arrived. After the warm-up it should be level: "
-        "a slope means too short a warm-up, or an unstable system.",
+        "Mean waiting time of the jobs by when they arrived. "
+        + ("Thin lines mark what went wrong, and what was mended." if marks else
+           "After the warm-up it should be level: a slope means too short a warm-up, or an unstable system."),
     )  # fmt: skip
+
+
+def _mark(axes: Axes, marks: Marks) -> None:
+    """A thin line at each instant; what happened beside it, while there is room for that."""
+    for instant, words in marks:
+        axes.axvline(instant, color=PURPLE, linewidth=0.7, alpha=0.7)
+        if len(marks) <= MOST_MARKS_WRITTEN:
+            axes.text(
+                instant, 0.97, f" {words}", transform=axes.get_xaxis_transform(), rotation=90.0, va="top", ha="left",
+                fontsize=6.5, color=PURPLE,
+            )  # fmt: skip
 
 
 def pools(quantities: Quantities) -> Drawing | None:

@@ -98,7 +98,7 @@ GROUPS: dict[str, dict[str, Explained]] = {
 EXPLAINED = {name: explained for group in GROUPS.values() for name, explained in group.items()}
 
 PRIMARY = ("sojourn_mean", "sojourn_p99", "wait_probability", "block_probability", "abandon_probability",
-           "messages.total")  # fmt: skip
+           "failed_probability", "messages.total")  # fmt: skip
 """What the top of a page shows."""
 
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
 
 from router.core import EndJob, JobArrived, RouterCore
 from router.policy import Job
+from router.protocol.errors import InvariantViolation
 from router.registry import make_policy
 from server.core import ServerCore
 from services.scenario import Scenario
 from services.scenario_faults import HEARTBEAT_S, SILENCE, Fault
 from services.scenario_processes import ServersProcess as Described
 from services.simulator.agenda import Agenda
-from services.simulator.links import LOST, Hello, Link, Path, Port, Watch
+from services.simulator.links import LOST, Hello, Link, Path, Port
 from services.simulator.network import NO_DELAY, Delays
 from services.simulator.process import Process
 from services.simulator.router_process import RouterProcess
@@ -26,6 +27,7 @@ RECONNECT_FIRST_S, RECONNECT_MOST_S = 0.05, 2.0
 HANDSHAKE_LIMIT_S = 5.0
 OPEN_AFTER_S = 1.0
 DRAIN_LIMIT_S = 30.0
+CEILING = 1_000_000
 """As the settings of routers and server processes have them."""
 
 LOST_WITH_LINK, NO_ROUTER = "link_lost", "no_router"
@@ -46,7 +48,8 @@ class FaultyWorld:
         ended: Called with each `EndJob` and its instant.
         delays: Of messages, if nothing is wrong.
         replication: As in `simulate`.
-        wrap: Puts something around each core, to watch it. `watch`: is told of all links.
+        wrap: Puts something around each core, to watch it.
+        options: Further arguments of router cores, by name.
 
     Attributes:
         sent: Messages sent so far, by class. `ended`: jobs ended so far.
@@ -61,7 +64,7 @@ class FaultyWorld:
         delays: Delays = NO_DELAY,
         replication: int = 0,
         wrap: Callable[[Any], Any] | None = None,
-        watch: Watch | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> None:
         self.agenda = Agenda()
         self.sent: dict[type, int] = dict.fromkeys(KINDS, 0)
@@ -74,7 +77,9 @@ class FaultyWorld:
         self._delays = delays.router_server, delays.server_router
         self._suffix = f":{replication}" if replication else ""
         self._wrap = wrap or (lambda core: core)
-        self._watch = watch
+        self._options = {"probe_timeout": PROBE_TIMEOUT_S / scenario.time_unit_s, "ceiling": CEILING} | dict(
+            options or {}
+        )
         self._epoch = 0
         self._paths: dict[tuple[str, str], Path] = {}
         unit_s = scenario.time_unit_s
@@ -105,7 +110,8 @@ class FaultyWorld:
     def run_out(self, jobs: int) -> None:
         """Let things happen until so many jobs have ended."""
         while self.ended < jobs:
-            self.agenda.run_next()
+            if not self.agenda.run_next():
+                raise InvariantViolation(f"nothing happens any more, but only {self.ended} of {jobs} jobs have ended")
 
     # -- processes ----------------------------------------------------------------------------
 
@@ -130,7 +136,7 @@ class FaultyWorld:
         scenario = self._scenario
         self._epoch += 1
         policy = make_policy(scenario.policy, Random(f"{scenario.seed}:{name}:policy{self._suffix}"))
-        core = RouterCore(name, policy, probe_timeout=PROBE_TIMEOUT_S / scenario.time_unit_s, ceiling=1 << 62)
+        core = RouterCore(name, policy, **self._options)
         self.cores.append(core)
         process = self.routers[name] = RouterProcess(self, name, self._epoch, self._wrap(core), policy)
         return process
@@ -203,7 +209,7 @@ class FaultyWorld:
 
     def _link(self, path: Path, router: RouterProcess, servers: ServersProcess) -> Link:
         path.links = [link for link in path.links if not all(port.closed for port in link.ports)]
-        link = Link(self.agenda, path, router, servers, self._delays, self._watch)
+        link = Link(self.agenda, path, router, servers, self._delays)
         router.accept(link.to_servers)
         return link
 

@@ -44,16 +44,6 @@ class Lost(NamedTuple):
 LOST = Lost()
 
 
-class Watch(Protocol):
-    """Told of everything on every link; for tests."""
-
-    def sent(self, port: Port, what: Any) -> None:
-        """By this end."""
-
-    def arrived(self, port: Port, what: Any) -> None:
-        """At this end, whatever the process there makes of it."""
-
-
 class Party(Protocol):
     """What a link knows of the process at an end."""
 
@@ -118,11 +108,6 @@ class Port:
         """Whether the other end could not answer just now, and does not say so."""
         return self.link.path.cut == "silent" or (self.peer.party.alive and self.peer.party.hung)
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing that this end has sent is under way."""
-        return not self._under_way and not self.held
-
     def close(self) -> None:
         """Nothing passes any more."""
         self.up = False
@@ -130,8 +115,6 @@ class Port:
 
     def send(self, what: Any, now: float) -> None:
         """Send a message or notice."""
-        if self.link.watch is not None:
-            self.link.watch.sent(self, what)
         at = max(now + self._delay + self.link.path.delay, self._last)
         if at > now or self._under_way:
             self._last = at
@@ -169,8 +152,6 @@ class Port:
         elif not self.link.gone:
             peer = self.peer
             peer.heard = now
-            if self.link.watch is not None:
-                self.link.watch.arrived(peer, what)
             peer.party.receive(peer, what, now)
 
 
@@ -189,10 +170,8 @@ class Link:
         router: Party,
         servers: Party,
         delays: tuple[float, float],
-        watch: Watch | None = None,
     ) -> None:
         self.path = path
-        self.watch = watch
         self.gone = False
         self.to_servers = Port(agenda, self, router, delays[0])
         self.to_router = Port(agenda, self, servers, delays[1])

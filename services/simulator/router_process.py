@@ -23,6 +23,7 @@ class RouterProcess(Process):
     Attributes:
         core: Its core. `policy`: that in force.
         open: Jobs that it has taken and not given back, by id.
+        by_server: The end of the link by which each server is reached.
     """
 
     def __init__(self, world: FaultyWorld, name: str, epoch: int, core: Any, policy: Policy) -> None:
@@ -32,7 +33,7 @@ class RouterProcess(Process):
         self.open: dict[int, Job] = {}
         self._ports: dict[str, Port] = {}  # by server process, those that are up
         self._all: dict[Port, None] = {}
-        self._by_server: dict[str, Port] = {}
+        self.by_server: dict[str, Port] = {}
 
     def ports(self) -> list[Port]:
         """Its ends of links."""
@@ -61,7 +62,7 @@ class RouterProcess(Process):
         port.up = True
         self._ports[hello.process] = port
         for spec in hello.servers:
-            self._by_server[spec.id] = port
+            self.by_server[spec.id] = port
             self._handle(ServerJoined(Server(*spec)), None, now)
 
     def _admit(self, port: Port, hello: Hello, now: float) -> None:
@@ -80,7 +81,7 @@ class RouterProcess(Process):
         self._hand_over(self.core, event, now, now)
 
     def _port_of(self, message: Dispatch | Probe) -> Port:
-        return self._by_server[message.server]
+        return self.by_server[message.server]
 
     def _take(self, port: Port, what: Any, now: float) -> None:
         kind = type(what)
@@ -102,14 +103,14 @@ class RouterProcess(Process):
         port.close()
         if not was_up:
             return
-        servers = [id for id, other in self._by_server.items() if other is port]
+        servers = [id for id, other in self.by_server.items() if other is port]
         del self._ports[port.peer.party.name]
         # All are taken out of the choice before the first one leaves, as in the live driver.
         for id in servers:
             self._handle(ServerDraining(id), None, now)
         for id in servers:
             self._handle(ServerLeft(id), None, now)
-            del self._by_server[id]
+            del self.by_server[id]
 
     def _switch(self, policy: Policy, _: None, now: float) -> None:
         self._handle(PolicyChanged(policy), None, now)

@@ -40,6 +40,7 @@ class ServersProcess(Process):
 
     Attributes:
         cores: Its servers, by name.
+        by_router: The ends of its links, those included that are only dialled.
         opened: Whether the first pull-messages were posted.
     """
 
@@ -48,14 +49,14 @@ class ServersProcess(Process):
         self.cores = cores
         self.opened = False
         self.hello = hello
-        self._ports: dict[str, Port] = {}  # by router, those that are up or dialled
+        self.by_router: dict[str, Port] = {}  # by router, those that are up or dialled
         self._began: dict[str, float] = {}
         self._backoffs = {router: world.backoff(name, router) for router in world.routers}
         self._opening = False
 
     def ports(self) -> list[Port]:
         """Its ends of links."""
-        return list(self._ports.values())
+        return list(self.by_router.values())
 
     def dial(self, router: str, now: float) -> None:
         """Dial a router; again after a pause if it is in vain."""
@@ -67,7 +68,7 @@ class ServersProcess(Process):
         if link is None:
             self._dial_later(router, now)
             return
-        port = self._ports[router] = link.to_router
+        port = self.by_router[router] = link.to_router
         port.send(self.hello, now)
         self._agenda.at(now + self.world.handshake_limit, self._check_welcome, port)
 
@@ -75,12 +76,12 @@ class ServersProcess(Process):
         """The link is up."""
         port.up = True
         router = port.peer.party.name
-        self._ports[router] = port
+        self.by_router[router] = port
         self._began.setdefault(router, now)
         self._all(RouterJoined(router, needs), now)
         if self.opened:
             pass
-        elif len(self._ports) == len(self._backoffs) and all(port.up for port in self._ports.values()):
+        elif len(self.by_router) == len(self._backoffs) and all(port.up for port in self.by_router.values()):
             self.open(now)
         elif not self._opening:
             self._opening = True
@@ -105,7 +106,7 @@ class ServersProcess(Process):
     def _drain(self, _: None, __: None, now: float) -> None:
         if not self.draining:
             self._all(Drain(), now)
-            for port in self._ports.values():
+            for port in self.by_router.values():
                 if port.up:
                     port.send(Drains(list(self.cores)), now)
             self.draining = True
@@ -126,7 +127,7 @@ class ServersProcess(Process):
             self._end_if_empty(now)
 
     def _port_of(self, message: Any) -> Port:
-        return self._ports[message.router]
+        return self.by_router[message.router]
 
     def _take(self, port: Port, what: Any, now: float) -> None:
         kind = type(what)
@@ -147,7 +148,7 @@ class ServersProcess(Process):
         port.close()
         if was_up:
             self._all(RouterLeft(router), now)
-        del self._ports[router]
+        del self.by_router[router]
         self._dial_later(router, now)
 
     def _dial_later(self, router: str, now: float) -> None:

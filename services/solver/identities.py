@@ -16,7 +16,7 @@ IDENTITY = Statement("identity", "counting", "messages arrive at once", exact=Tr
 
 def identities(scenario: Scenario) -> dict[str, Prediction]:
     """Predict what follows from counting alone, by quantity."""
-    values: dict[str, float] = {"failed_probability": 0.0}
+    values: dict[str, float] = {}
     if scenario.patience is None:
         values["abandon_probability"] = 0.0
     if unlimited(scenario):
@@ -25,6 +25,9 @@ def identities(scenario: Scenario) -> dict[str, Prediction]:
         values |= {"wait_probability": 0.0, "waiting_mean": 0.0}
     if len(scenario.pools) == 1:
         values[f"job_share.{scenario.pools[0].name}"] = 1.0
+    if scenario.faults:
+        return IDENTITY.of(values)
+    values["failed_probability"] = 0.0
     if scenario.policy_name in SILENT:
         values |= _messages() | {"dispatch.random": 0.0}
     elif scenario.run.time == "continuous":

@@ -82,6 +82,8 @@ def _ask(scenario: Scenario, candidates: Sequence[Candidate]) -> tuple[dict[str,
 
 def _why_nothing(scenario: Scenario) -> str | None:
     """Say why no model whatever applies."""
+    if scenario.faults:
+        return "[[faults]]: no model knows of failures: simulate them"
     if scenario.arrivals.law != "poisson":
         return f'arrivals.law = "{scenario.arrivals.law}", and every model needs Poisson arrivals: only identities hold'
     return no_steady_state(scenario)

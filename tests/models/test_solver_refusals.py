@@ -82,6 +82,17 @@ def test_arrivals_that_are_not_poisson_leave_identities_alone(arrivals: str, law
     assert {prediction["closed"].kind for prediction in solution.quantities.values()} == {"identity"}
 
 
+def test_no_model_knows_of_failures() -> None:
+    experiment = scenario(
+        'name = "random"', TWENTY, arrivals=HALF, more='[[faults]]; at = 1; kind = "kill"; target = "router-1"'
+    )
+    assert refusal(experiment).endswith("limit: [[faults]]: no model knows of failures: simulate them")
+    # What cannot happen does not: nobody is impatient, and nobody is turned away for want of room.
+    assert predict(experiment).values() == {
+        "abandon_probability": 0.0, "block_probability": 0.0, "job_share.a": 1.0
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("law", "reason"),
     [

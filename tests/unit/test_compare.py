@@ -53,6 +53,38 @@ def contest_of(**means):
     return Contest(experiment().scenario, "simulated", outcomes, 0.05)
 
 
+def contest_with_failures(*shares):
+    """Policies that are alike but for the share of jobs that fail."""
+    rng = np.random.default_rng(7)
+    labels = [f"power_of_d:d={place + 1}" for place in range(len(shares))]
+    shared = rng.normal(size=(2, 40))
+    outcomes = []
+    for place, (rival, share) in enumerate(zip(read_rivals(failing(), [",".join(labels)]), shares, strict=True)):
+        runs = [
+            {
+                "sojourn_mean": quantity(9.0 - place + row + 0.01 * rng.normal(size=40)),
+                "failed_probability": quantity(share + 0.001 * row + 1e-5 * rng.normal(size=40)),
+            }
+            for row in shared
+        ]
+        outcomes.append(Outcome(rival, runs, STEADY, 1000))
+    return Contest(failing().scenario, "simulated", outcomes, 0.05)
+
+
+def failing():
+    faults = "faults=[{at = 60, kind = 'kill', target = 'servers-a'}]"
+    return Experiment(parse_scenario(SMALL, "small", [faults]), None)
+
+
+def test_jobs_that_fail_decide_where_they_tell_policies_apart():
+    assert contest_with_failures(0.02, 0.02).criterion == "sojourn_mean"
+    told_apart = contest_with_failures(0.02, 0.05)
+    assert told_apart.criterion == "failed_probability"
+    assert [outcome.rival.label for outcome in told_apart.ranking] == ["power_of_d:d=1", "power_of_d:d=2"]
+    assert told_apart.json()["faults"] == [{"at": 60.0, "what": "kill servers-a"}]
+    assert "faults" not in contest_of(random=1.0, pull=2.0).json()
+
+
 # -- how policies are written -----------------------------------------------------------------------------------------
 
 

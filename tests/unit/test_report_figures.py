@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from services.report.drawing import NAMES, spread
+from services.report.drawing import NAMES, PURPLE, spread
 from services.report.figures import run_figures
 from tests.unit.report_parts import curves_of_a_run, quantity, summary
 
@@ -54,6 +54,16 @@ def test_on_a_page_the_colours_are_the_pages(drawings) -> None:
         assert not any(colour in inline for colour in NAMES)
         assert "var(--" in inline
         assert not re.search(r"<metadata|<\?xml|<!DOCTYPE|xlink", inline)
+
+
+def test_what_went_wrong_is_marked_in_time() -> None:
+    quantities, curves = summary()["quantities"], {"live": curves_of_a_run()}
+    marks = [(3.0, "kill router-1"), (5.0, "restart router-1")]
+    svg = {drawing.name: drawing.svg for drawing in run_figures(quantities, curves, 10.0, marks)}["waiting-in-time"]
+    assert all(words in svg for _, words in marks)
+    crowd = [(0.1 * number, f"kill servers-{number}") for number in range(30)]
+    svg = {drawing.name: drawing.svg for drawing in run_figures(quantities, curves, 10.0, crowd)}["waiting-in-time"]
+    assert "kill" not in svg and svg.count(PURPLE) >= 30
 
 
 def test_without_data_there_is_no_figure() -> None:
