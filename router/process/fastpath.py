@@ -29,7 +29,6 @@ _PLAIN_FIELDS = frozenset((
 """Fields that change nothing here, and those that are looked at; a request with any other is not plain."""
 _PLAIN_VALUE = re.compile(rb"[\t -~]*")
 _LENGTH = re.compile(rb"[0-9]{1,6}")
-_NOT_PLAIN = -1
 
 
 class FastPath:
@@ -65,35 +64,35 @@ class FastPath:
         for connection in list(self.connections):
             connection.close()
 
-    def body_bytes(self, head: bytes) -> int:
-        """How long the body behind this head is; negative: the request is not plain."""
+    def body_bytes(self, head: bytes) -> int | None:
+        """How long the body behind this head is; `None`: the request is not plain."""
         length = self._lengths.get(head)
         if length is None:
             length = self._read(head)
-            if length != _NOT_PLAIN:
+            if length is not None:
                 if len(self._lengths) == MOST_HEADS:
                     self._lengths.clear()
                 self._lengths[head] = length
         return length
 
-    def _read(self, head: bytes) -> int:
+    def _read(self, head: bytes) -> int | None:
         first_line, *lines = head.split(b"\r\n")
         if first_line != self._first_line or len(head) > MAX_HEAD_BYTES or lines[-2:] != [b"", b""]:
-            return _NOT_PLAIN
+            return None
         fields: dict[bytes, bytes] = {}
         for line in lines[:-2]:
             name, colon, value = line.partition(b":")
             name = name.lower()
             if not colon or name not in _PLAIN_FIELDS or name in fields or not _PLAIN_VALUE.fullmatch(value):
-                return _NOT_PLAIN
+                return None
             fields[name] = value.strip(b" \t")
         length = fields.get(b"content-length", b"0")
         if b"host" not in fields or fields.get(b"connection", b"keep-alive").lower() != b"keep-alive":
-            return _NOT_PLAIN
+            return None
         if not _LENGTH.fullmatch(length) or int(length) > self._max_body_bytes:
-            return _NOT_PLAIN
+            return None
         if not self._access.allows({"Authorization": fields.get(b"authorization", b"").decode()}):
-            return _NOT_PLAIN
+            return None
         return int(length)
 
     def answer_head(self, status: int) -> bytes:
@@ -155,7 +154,7 @@ class Connection(asyncio.Protocol):
         path = self._path
         begin = data.find(b"\r\n\r\n") + 4
         length = path.body_bytes(data[:begin])
-        if length >= 0 and begin + length == len(data) and not self._unread:
+        if length is not None and begin + length == len(data) and not self._unread:
             self._taken = True
             if path.take(data[begin:], self):
                 return
