@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import ssl
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from router.protocol.errors import SettingsError
 
@@ -114,10 +114,17 @@ def _names() -> dict[str, str]:
 class _ByName(ssl.SSLContext):
     """Checks certificates against the name by which an address was found."""
 
-    def wrap_bio(self, *arguments: Any, server_hostname: str | bytes | None = None, **options: Any) -> ssl.SSLObject:
+    def wrap_bio(
+        self,
+        incoming: ssl.MemoryBIO,
+        outgoing: ssl.MemoryBIO,
+        server_side: bool = False,
+        server_hostname: str | bytes | None = None,
+        session: ssl.SSLSession | None = None,
+    ) -> ssl.SSLObject:
         if isinstance(server_hostname, str):
             server_hostname = _names().get(server_hostname, server_hostname)
-        return super().wrap_bio(*arguments, server_hostname=server_hostname, **options)
+        return super().wrap_bio(incoming, outgoing, server_side, server_hostname, session)
 
 
 def _trust(context: ssl.SSLContext, file: str, name: str) -> None:

@@ -17,6 +17,7 @@ from router.process.access import LOOKING, TOKEN, TOKEN_FILE, Access, access_fro
 from router.process.client import failure, open_session
 from router.protocol.errors import SettingsError
 from router.protocol.notices import encode_notice
+from router.protocol.stream import Request
 from services.cli import run_command
 from services.console.security import TOKEN_HEADER
 from services.console.viewers import Viewers
@@ -26,7 +27,7 @@ from services.lab.exporter import make_application as make_exporter
 from services.loadgen.client.book import RunningBook
 from services.loadgen.client.endless import Endless, Schedule
 from services.loadgen.client.endless_process import LoadWeb
-from services.loadgen.client.links import StreamLink
+from services.loadgen.client.links import HttpLink, StreamLink
 from services.scenario import parse_scenario
 from services.scenarios import shipped
 from tests.unit.console_peers import watch
@@ -299,6 +300,22 @@ async def test_clients_of_ours_send_the_token_and_never_say_it(
             link = await StreamLink.connect(session, url, RunningBook([], 0.1), "boot")
             await link.close()
     assert SECRET not in caplog.text and other not in caplog.text
+
+
+async def test_plain_requests_of_the_generator_have_the_token_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running("jsq", token=SECRET) as router:
+        url = str(router.client.make_url("/")).rstrip("/")
+        reasons = []
+        for token in (SECRET[::-1], SECRET):
+            monkeypatch.setenv(TOKEN, token)
+            book = RunningBook([], 0.1)
+            async with open_session() as session:
+                link = HttpLink(url, book, session)
+                link.send([Request(book.sends(0.0, 0.0), 1.0, None)], 0.0)
+                await until(lambda book=book: not book.under_way)
+                await link.close()
+            reasons += [reason for (outcome, reason), count in book.counts.items() if outcome == "failed" and count]
+        assert reasons == ["token", "no_server"]
 
 
 async def test_a_server_process_whose_token_is_refused_says_so_once_and_tries_on(

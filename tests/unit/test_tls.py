@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import ssl
+import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from aiohttp import ClientConnectorCertificateError, ClientError, ClientSession, web
+from aiohttp import ClientConnectorCertificateError, ClientError, ClientSession, TCPConnector, web
 from aiohttp.test_utils import TestServer
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
@@ -19,6 +22,7 @@ from router.process.client import failure, is_refusal, open_session
 from router.process.tls import CA, CERT, CLIENT_CA, KEY, NAMES, Tls, found_by_name, tls_from_environment
 from router.protocol.errors import SettingsError
 from server.app.discovery import Address, Discovery, Target, parse_target, resolve
+from tests.tidy.tree import ROOT
 from tests.unit.certificates import Authority
 
 
@@ -192,6 +196,28 @@ async def test_only_certificates_of_the_authority_are_let_in(authority: Authorit
                 await site.get(Tls(cert, ca=authority.file))
         assert site.asked == []
         assert await site.get(Tls(client, ca=authority.file)) == "ok"
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    """The folder in which the recipe of SECURITY.md has made an authority and certificates."""
+    if shutil.which("openssl") is None:
+        pytest.skip("no openssl on PATH")
+    blocks = re.findall(r"```\n(.*?)```", (ROOT / "SECURITY.md").read_text(encoding="utf-8"), re.DOTALL)
+    (commands,) = [block for block in blocks if "openssl req -x509" in block]
+    subprocess.run(["bash", "-ec", commands], cwd=tmp_path, check=True, capture_output=True)
+    return tmp_path
+
+
+async def test_the_recipe_for_a_test_authority_makes_what_strict_checks_believe(recipe: Path) -> None:
+    def of(name: str) -> Tls:
+        return Tls(*(str(recipe / file) for file in (f"{name}.pem", f"{name}.key", "ca.pem", "ca.pem")))
+
+    async with listening(of("router")) as site:
+        context = of("load").client_context()
+        context.verify_flags |= ssl.VERIFY_X509_STRICT  # as newer Pythons have it
+        async with ClientSession(connector=TCPConnector(ssl=context)) as session:
+            assert await ask(session, site.url) == "ok"
 
 
 async def test_plain_text_is_not_understood(authority: Authority) -> None:
