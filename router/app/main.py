@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import sys
 from random import Random
 from time import monotonic
 
@@ -65,16 +64,20 @@ class RouterApp:
         await self.driver.emptied()
 
 
-def run(settings: RouterSettings) -> int:
-    """Run a router until it is told to end; returns the exit code."""
+def run(settings: RouterSettings, as_json: bool = False) -> int:
+    """Run a router until it is told to end; returns the exit code.
+
+    Args:
+        settings: The settings.
+        as_json: Whether mistakes are told as JSON.
+    """
     log_to_standard_error(settings.id)
     rng = Random(f"{settings.seed}:{settings.id}:policy")
     try:
         policy = policy_in_time(settings.policy, rng, settings.time_unit_s)
         access = access_from_environment()
     except SettingsError as error:
-        sys.stderr.write(f"{settings.id}: {error}\n")
-        return process.EXIT_USER_MISTAKE
+        return process.give_up(settings.id, "settings", str(error), as_json)
     listen = process.Listen(
         role="router",
         id=settings.id,
@@ -82,6 +85,7 @@ def run(settings: RouterSettings) -> int:
         port=settings.port,
         drain_limit_s=settings.drain_limit_s,
         end_with_parent=settings.end_with_parent,
+        as_json=as_json,
         access=access,
         tls=tls_from_environment(),
     )

@@ -52,6 +52,7 @@ class Listen:
         drain_limit_s: After so long a drain is given up.
         close_limit_s: So long may handlers that still run after the drain delay the exit.
         end_with_parent: End when standard input ends: see `end_with_parent`.
+        as_json: Tell on standard output, as one JSON object, why it cannot listen; else on standard error.
         access: Without a token in it, the process is bound to no other than a loopback address.
         tls: How it is spoken to.
     """
@@ -63,6 +64,7 @@ class Listen:
     drain_limit_s: float = 10.0
     close_limit_s: float = 1.0
     end_with_parent: bool = False
+    as_json: bool = False
     access: Access = field(default_factory=lambda: Access(None))
     tls: Tls = field(default_factory=Tls)
 
@@ -108,11 +110,10 @@ async def serve(app: web.Application, listen: Listen, drain: Callable[[], Awaita
         ssl_context = listen.tls.server_context()
         listener = await _bind(listen)
     except SettingsError as error:
-        _complain(listen, str(error))
-        return EXIT_USER_MISTAKE
+        return give_up(listen.id, "settings", str(error), listen.as_json)
     except _CannotListen as error:
-        _complain(listen, f"cannot listen on {listen.host}:{listen.port}: {error}")
-        return error.code
+        message = f"cannot listen on {listen.host}:{listen.port}: {error}"
+        return give_up(listen.id, "listen", message, listen.as_json, error.code)
     signals: asyncio.Queue[int] = asyncio.Queue()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -147,6 +148,16 @@ async def serve(app: web.Application, listen: Listen, drain: Callable[[], Awaita
         await runner.cleanup()
         listener.close()
     return EXIT_OK
+
+
+def give_up(id: str, kind: str, message: str, as_json: bool, code: int = EXIT_USER_MISTAKE) -> int:
+    """Say why a process does not start; return its exit code."""
+    if as_json:
+        sys.stdout.write(json.dumps({"error": {"kind": kind, "message": f"{id}: {message}"}}) + "\n")
+        sys.stdout.flush()
+    else:
+        say_at_once(f"{id}: {message}\n".encode())
+    return code
 
 
 def end_with_parent() -> None:

@@ -24,7 +24,7 @@ Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[A-Za-z0-9]
 
 def _whole(value: float) -> float:
     if not (value == int(value) if math.isfinite(value) else value > 0.0):
-        raise ValueError("expected a whole number from 1, or inf")
+        raise ValueError(f"expected a whole number from 1, or inf, found {value:g}")
     return value
 
 

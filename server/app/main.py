@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import logging
-import sys
 import time
 
 from router.process.access import access_from_environment
@@ -12,7 +11,7 @@ from router.process.eventlog import open_log
 from router.process.identity import make_identity
 from router.process.limits import Guests
 from router.process.logs import log_to_standard_error
-from router.process.serve import EXIT_USER_MISTAKE, Listen, serve
+from router.process.serve import Listen, give_up, serve
 from router.process.serve import run as run_loop
 from router.process.tls import tls_from_environment
 from router.protocol.errors import SettingsError
@@ -25,17 +24,21 @@ from server.app.web import make_application
 _log = logging.getLogger(__name__)
 
 
-def run(settings: ServerSettings) -> int:
+def run(settings: ServerSettings, as_json: bool = False) -> int:
     """Run a server process until it is told to end; return its exit code.
 
     On SIGTERM its servers drain: pull-messages are withdrawn, routers are told, the jobs that are there finish
     within `drain_limit_s`.
+
+    Args:
+        settings: The settings.
+        as_json: Whether mistakes are told as JSON.
     """
     log_to_standard_error(settings.id)
-    return run_loop(lambda: serve_servers(settings))
+    return run_loop(lambda: serve_servers(settings, as_json))
 
 
-async def serve_servers(settings: ServerSettings) -> int:
+async def serve_servers(settings: ServerSettings, as_json: bool = False) -> int:
     """Serve in the running loop; see `run`."""
     if settings.mean_service_s < SHORTEST_SERVICE_S:
         _log.warning(
@@ -49,8 +52,7 @@ async def serve_servers(settings: ServerSettings) -> int:
         identity = make_identity(settings.id)
         log = open_log(settings, identity, "server")
     except SettingsError as error:
-        sys.stderr.write(f"{settings.id}: {error}\n")
-        return EXIT_USER_MISTAKE
+        return give_up(settings.id, "settings", str(error), as_json)
     driver = ServerDriver(settings, book=log)
     links = Links(settings, driver, identity=identity)
 
@@ -65,6 +67,7 @@ async def serve_servers(settings: ServerSettings) -> int:
         port=settings.port,
         drain_limit_s=settings.drain_limit_s,
         end_with_parent=settings.end_with_parent,
+        as_json=as_json,
         access=access,
         tls=tls,
     )

@@ -45,14 +45,13 @@ def router(
     from router.process import serve
     from router.registry import make_parameters
 
-    del as_json  # it prints nothing but one JSON object anyway
     values = {"id": id, "host": host, "port": port, "seed": seed, "time_unit_s": time_unit_s, "events": events}
     values["policy"] = _policy(policy)
     settings = _make(RouterSettings, "router", values, set)
     make_parameters(settings.policy)  # the exact message, as JSON if that was asked for
     if end_with_parent:
         serve.end_with_parent()
-    return run(settings)
+    return run(settings, as_json)
 
 
 @with_access
@@ -80,14 +79,13 @@ def server(
     from server.app.main import run
     from server.app.settings import ServerSettings
 
-    del as_json
     values = {
         "id": id or f"servers-{pool}", "host": host, "port": port, "pool": pool, "pool_index": pool_index,
         "servers": servers, "first": first, "rate": rate, "slots": slots, "capacity": capacity, "seed": seed,
         "time_unit_s": time_unit_s, "routers": tuple(filter(None, routers.split(","))), "in_service": in_service,
         "end_with_parent": end_with_parent, "events": events,
     }  # fmt: skip
-    return run(_make(ServerSettings, "server", values, set))
+    return run(_make(ServerSettings, "server", values, set), as_json)
 
 
 @with_access

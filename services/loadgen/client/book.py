@@ -11,7 +11,10 @@ from router.protocol.stream import Answer
 # Lateness is shown from 10 µs to 100 ms, as the lag of the servers' timers is.
 _USUAL_LATENESS_S = 1e-3
 
-REASONS = ("no_router", "no_server", "link_lost", "ceiling", "draining", "policy", "server")
+REASONS = ("no_router", "no_server", "link_lost", "ceiling", "draining", "policy", "server", "backlog")
+
+MOST_ENDS = 50
+"""Kinds of end that are told apart; reasons come from routers and servers, and each has a series of its own."""
 
 
 class RunningBook:
@@ -61,6 +64,8 @@ class RunningBook:
             self.doubled += 1
             return
         end = answer.outcome, answer.reason
+        if end not in self.counts and len(self.counts) >= MOST_ENDS:
+            end = answer.outcome, "other"
         self.counts[end] = self.counts.get(end, 0) + 1
         if answer.outcome == "served":
             histogram = self.sojourn_units.get(answer.policy)

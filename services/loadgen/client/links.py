@@ -26,6 +26,8 @@ from router.protocol.stream import (
 )
 
 GREETING_LIMIT_S = 5.0
+MOST_OPEN = 1_000_000
+"""Jobs under way by one stream: a router that falls behind leaves what it is sent unread."""
 
 
 class Book(Protocol):
@@ -114,7 +116,11 @@ class StreamLink(RouterLink):
         await asyncio.wait([self._reader])
 
     def send(self, requests: Sequence[Request], now: float) -> None:
-        """One frame; a long batch makes several."""
+        """One frame; a long batch makes several. Jobs beyond the limit are not sent: they end as `failed: backlog`."""
+        if len(self._open) + len(requests) > MOST_OPEN:
+            for request in requests:
+                self.ledger.ends(failed(request[0], "backlog"), now)
+            return
         self._open.update(request[0] for request in requests)
         for start in range(0, len(requests), MAX_FRAME_MESSAGES):
             if not self._outbox.put_frame(encode(requests[start : start + MAX_FRAME_MESSAGES], now)):
@@ -150,6 +156,22 @@ class StreamLink(RouterLink):
 
 class HttpLink(RouterLink):
     """One `POST /v1/jobs` for each job, like any plain client; the server's clock stays unknown."""
+
+    @classmethod
+    async def connect(cls, session: aiohttp.ClientSession, url: str, ledger: Book) -> HttpLink:
+        """Make sure that there is a router; connections are opened as jobs need them.
+
+        Raises:
+            TransportError: Nobody answers there, or nobody that is a router.
+        """
+        try:
+            async with asyncio.timeout(GREETING_LIMIT_S), session.get(f"{url}/health") as response:
+                health = await response.json(content_type=None)
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+            raise TransportError(f"router {url}: no answer as of a router ({failure(error)})") from None
+        if type(health) is not dict or health.get("role") != "router":
+            raise TransportError(f"router {url}: something else listens there: {health!r:.80}")
+        return cls(url, ledger, session)
 
     def __init__(self, url: str, ledger: Book, session: aiohttp.ClientSession) -> None:
         super().__init__(url, ledger)

@@ -101,7 +101,7 @@ async def generate(settings: LoadSettings) -> Generation:
 
 async def _connect(session: aiohttp.ClientSession, settings: LoadSettings, ledger: Ledger) -> list[RouterLink]:
     if settings.http:
-        return [HttpLink(url, ledger, session) for url in settings.routers]
+        return list(await asyncio.gather(*(HttpLink.connect(session, url, ledger) for url in settings.routers)))
     boot = make_identity("generator").boot
     return list(await asyncio.gather(*(MendedStream.connect(session, url, ledger, boot) for url in settings.routers)))
 
