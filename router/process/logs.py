@@ -12,9 +12,12 @@ import select
 import threading
 from queue import Full, Queue
 
+from aiohttp.http_exceptions import HttpProcessingError
+
 STANDARD_ERROR = 2
 MOST_LINES = 1_000
 LAST_WORDS_S = 0.5
+MOST_TOLD = 10
 
 
 class LogThread(logging.Handler):
@@ -68,8 +71,30 @@ class LogThread(logging.Handler):
                     break
 
 
+class Strangers(logging.Filter):
+    """Makes one line of each time that somebody sends what is no HTTP, and of the first few times only.
+
+    Anybody who reaches the port can have such a line written, as often as it likes.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._told = 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record is written."""
+        error = record.exc_info[1] if record.exc_info else None
+        if not isinstance(error, HttpProcessingError):
+            return True
+        record.levelno, record.levelname, record.exc_info = logging.WARNING, "WARNING", None
+        record.msg, record.args = f"{record.getMessage()}: no HTTP: {' '.join(error.message.split())!a:.100}", ()
+        self._told += 1
+        return self._told <= MOST_TOLD
+
+
 def log_to_standard_error(name: str) -> None:
     """From now on this process logs, each line with its name."""
+    logging.getLogger("aiohttp.server").addFilter(Strangers())
     logging.basicConfig(format=f"%(asctime)s %(levelname)s {name}: %(message)s", handlers=[LogThread()])
 
 

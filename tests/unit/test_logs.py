@@ -8,8 +8,9 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from aiohttp.http_exceptions import BadHttpMessage
 
-from router.process.logs import LogThread
+from router.process.logs import MOST_TOLD, LogThread, Strangers
 
 
 @pytest.fixture
@@ -71,3 +72,26 @@ def test_a_reader_that_is_gone_stops_nobody() -> None:
     log.close()
     assert log.dropped == 0
     os.close(writing)
+
+
+def complaint(error: Exception) -> logging.LogRecord:
+    """As aiohttp logs what it cannot serve."""
+    text = "Error handling request from %s"
+    return logging.LogRecord("aiohttp.server", logging.ERROR, __file__, 1, text, ("::1",), (type(error), error, None))
+
+
+def test_what_is_no_http_costs_one_line_each_and_not_for_ever() -> None:
+    strangers = Strangers()
+    records = [complaint(BadHttpMessage("Invalid header:\n\n  b'%s\\x1b'")) for _ in range(3 * MOST_TOLD)]
+    assert [strangers.filter(each) for each in records] == [True] * MOST_TOLD + [False] * 2 * MOST_TOLD
+    line = logging.Formatter("%(levelname)s %(message)s").format(records[0])
+    assert line.startswith("WARNING Error handling request from ::1: no HTTP: ")
+    assert "Invalid header: b'%s" in line and "\n" not in line and "\x1b" not in line
+
+
+def test_what_is_our_mistake_is_told_in_full_each_time() -> None:
+    strangers = Strangers()
+    for _ in range(2 * MOST_TOLD):
+        ours = complaint(ZeroDivisionError("ours"))
+        assert strangers.filter(ours)
+        assert (ours.levelname, ours.exc_info is None) == ("ERROR", False)
