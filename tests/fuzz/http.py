@@ -102,7 +102,7 @@ def tried(schemathesis: str, process: Process, token: str | None, examples: int)
     return int(requests[1]) if requests else 0, ran.returncode == 0, ran.stdout + ran.stderr
 
 
-def main(schemathesis: str, examples: int = 1000) -> int:
+def main(schemathesis: str, examples: int = 300) -> int:
     schemathesis, wrong = str(Path(schemathesis).absolute()), []
     for token in (None, TOKEN):
         with ExitStack() as stack:
