@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import stat
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from services.loadgen.client.endless_process import LoadWeb
 from services.loadgen.client.links import HttpLink, StreamLink
 from services.scenario import parse_scenario
 from services.scenarios import shipped
+from tests.tidy.tree import PACKAGES, ROOT, python_files
 from tests.unit.console_peers import watch
 from tests.unit.router_peers import Router, hello, running, until
 from tests.unit.server_peers import FakeRouter, settings
@@ -274,6 +276,12 @@ async def test_the_console_asks_for_the_token_before_it_asks_for_a_page_of_its_o
         assert (await client.post("/v1/login", json={}, headers=page | RIGHT)).status == 200
         assert (await client.post("/v1/do/policy", json={}, headers=page | RIGHT)).status == 200
     assert done == ["policy"]
+
+
+def test_nobody_speaks_to_a_process_but_by_the_session_that_has_the_token() -> None:
+    opens = re.compile(r"\bClientSession\(")
+    found = [path for path in python_files(*PACKAGES) if opens.search(path.read_text(encoding="utf-8"))]
+    assert [str(path.relative_to(ROOT)) for path in found] == ["router/process/client.py"]
 
 
 # -- our own clients ----------------------------------------------------------------------------------
