@@ -12,7 +12,7 @@ FUZZERS := build/fuzzers
 CODE := router server services tests
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long check format bench fuzz fuzz-http dashboards openapi screenshot wheels lock clean
+.PHONY: help setup demo test test-long chaos check format bench fuzz fuzz-http dashboards openapi screenshot wheels lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1#\2/p' Makefile | awk -F'#' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -45,6 +45,9 @@ test: setup ## run the tests, the long ones left out
 
 test-long: setup ## run the long tests only
 	@$(BIN)/python -m pytest -m long --timeout 1800
+
+chaos: setup ## strike real processes in every way, with four policies, and write the table in docs/failures.md
+	@$(BIN)/python -m tests.chaos --table
 
 check: setup ## lint, format, types, who may import whom, and known vulnerabilities
 	@$(BIN)/ruff check $(CODE)

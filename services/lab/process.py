@@ -119,8 +119,10 @@ class Process:
     def signal(self, number: int) -> None:
         """Send it a signal, if it still runs."""
         if self._child.returncode is None:
+            # Not the child's own `send_signal`: that looks whether it has ended, and so takes its exit code away
+            # from whoever waits for it.
             with suppress(ProcessLookupError):
-                self._child.send_signal(number)
+                os.kill(self._child.pid, number)
 
     def terminate(self) -> None:
         """Ask it to end; one that was stopped goes on first, or it would not hear."""

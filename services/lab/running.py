@@ -44,6 +44,11 @@ class Running:
         """Whether it runs, and does not stand still."""
         return self._processes[name].exit_code is None and name not in self._stopped
 
+    def next_log(self, name: str) -> Path:
+        """The file of standard error of its next incarnation."""
+        number = self._incarnations.get(name, 0) + 1
+        return self._logs / (f"{name}.log" if number == 1 else f"{name}.{number}.log")
+
     async def start(self, name: str, command: Sequence[str]) -> str:
         """Start a process and wait until it listens; return its URL.
 
@@ -56,9 +61,9 @@ class Running:
     async def start_all(self, commands: dict[str, Sequence[str]]) -> list[str]:
         """Start processes at the same time, and wait until all of them listen; return their URLs."""
         for name, command in commands.items():
+            log = self.next_log(name)
             self._commands[name] = command
-            self._incarnations[name] = number = self._incarnations.get(name, 0) + 1
-            log = self._logs / (f"{name}.log" if number == 1 else f"{name}.{number}.log")
+            self._incarnations[name] = self._incarnations.get(name, 0) + 1
             self._processes[name] = process = await Process.start(name, command, log)
             watch = asyncio.create_task(self._watch(process))
             self._watches.add(watch)
@@ -116,9 +121,9 @@ class Running:
             self.resume(name)
 
     async def _watch(self, process: Process) -> None:
-        death = await process.death()
+        await process.ended()
         if process not in self._asked and not self._death.done():
-            self._death.set_result(death)
+            self._death.set_result(await process.death())
 
 
 def _at_port(command: Sequence[str], port: str) -> list[str]:

@@ -28,7 +28,7 @@ TOP = {
     "services",
     "tests",
 }
-TESTS = {"bench", "deploy", "fuzz", "live", "models", "property", "simulation", "tidy", "unit", "conftest.py"}
+TESTS = {"bench", "chaos", "deploy", "fuzz", "live", "models", "property", "simulation", "tidy", "unit", "conftest.py"}
 
 
 def test_the_top_level_holds_only_what_was_agreed() -> None:

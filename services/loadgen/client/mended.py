@@ -40,9 +40,14 @@ class MendedStream(RouterLink):
         self._link = link
         self._mending = asyncio.create_task(self._mend())
 
+    @property
+    def is_up(self) -> bool:
+        """Whether a job that is sent now may reach the router."""
+        return self._link.is_up
+
     def send(self, requests: Sequence[Request], now: float) -> None:
         """Send these jobs, or book that there is no router."""
-        if self._link.is_up:
+        if self.is_up:
             self._link.send(requests, now)
             return
         now = time.monotonic()
