@@ -99,10 +99,11 @@ class Tally:
         dispatches: Dispatches sent. `probes`: probes sent.
         fallbacks: Dispatches chosen at random for want of knowledge.
         stale: Dispatches whose pull-message or expected queue length was wrong on arrival.
+        retries: Dispatches of jobs that had failed at another server, or with its link.
         undecided: Jobs whose probed servers all failed to answer, sent to a random server.
     """
 
-    __slots__ = ("arrivals", "dispatches", "ends", "fallbacks", "policy", "probes", "stale", "undecided")
+    __slots__ = ("arrivals", "dispatches", "ends", "fallbacks", "policy", "probes", "retries", "stale", "undecided")
 
     def __init__(self, policy: str) -> None:
         self.policy = policy
@@ -111,5 +112,6 @@ class Tally:
         self.dispatches = 0
         self.probes = 0
         self.fallbacks = 0
+        self.retries = 0
         self.stale = 0
         self.undecided = 0

@@ -6,17 +6,28 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from router.events import Tally
-from router.policy import Answer, Assign, Job, Policy, Server
+from router.policy import Answer, Job, Policy, Server
+
+
+class OnceJob(Job):
+    """A job that is served at most once: it is dispatched anew only if its service certainly never began."""
+
+    __slots__ = ()
 
 
 class InFlight(NamedTuple):
-    """A dispatch that has no end yet."""
+    """A dispatch that has no end yet; `tried`: the servers at which the job was before."""
 
     job: Job
     server: Server
     tally: Tally
-    assign: Assign
-    attempt: int
+    fallback: bool
+    tried: tuple[str, ...]
+
+    @property
+    def attempt(self) -> int:
+        """How often it was dispatched before."""
+        return len(self.tried)
 
 
 class Probing:
@@ -28,15 +39,12 @@ class Probing:
         answers: So far, in the order of coming.
     """
 
-    __slots__ = ("answers", "attempt", "due", "job", "policy", "silent", "tally")
+    __slots__ = ("answers", "due", "job", "policy", "silent", "tally")
 
-    def __init__(
-        self, job: Job, policy: Policy, tally: Tally, silent: Sequence[Server], due: float, attempt: int
-    ) -> None:
+    def __init__(self, job: Job, policy: Policy, tally: Tally, silent: Sequence[Server], due: float) -> None:
         self.job = job
         self.policy = policy
         self.tally = tally
         self.silent = dict.fromkeys(silent)
         self.due = due
-        self.attempt = attempt
         self.answers: list[Answer] = []

@@ -23,6 +23,7 @@ from router.events import (
     ServerDraining,
     ServerJoined,
     ServerLeft,
+    ServerRated,
 )
 from router.policy import Job, Policy, Server
 from router.protocol.due import DueHeap
@@ -198,6 +199,10 @@ class RouterDriver:
         now = monotonic()
         for server in servers:
             self._handle_one(ServerDraining(server.id), now)
+
+    def rate_server(self, server: Server, rate: float) -> None:
+        """This server has another rate from now on."""
+        self._handle_one(ServerRated(server.id, rate), monotonic())
 
     def leave(self, servers: Sequence[Server], outlet: Outlet) -> None:
         """The link of these servers is lost."""

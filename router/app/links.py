@@ -23,6 +23,7 @@ from router.protocol.notices import (
     VERSION,
     Drains,
     Hello,
+    Rated,
     ServerEntry,
     Welcome,
     check_version,
@@ -224,7 +225,7 @@ class Links:
 
     def _take(self, link: Link, frame: Any) -> None:
         if type(frame) is dict:
-            self._driver.drain_servers(_draining(link, frame))
+            self._take_notice(link, frame)
             return
         now = monotonic()
         try:
@@ -237,6 +238,18 @@ class Links:
             raise Refused("message", str(error)) from None
         if (held := self._driver.core.policy.held_total) > self._settings.max_pull_messages:
             raise Refused("limit", f"{held} pull-messages: max_pull_messages is {self._settings.max_pull_messages}")
+
+    def _take_notice(self, link: Link, frame: dict[Any, Any]) -> None:
+        try:
+            notice = read_notice(frame)
+        except RemoteProtocolError as error:
+            raise Refused("notice", str(error)) from None
+        if type(notice) is Drains:
+            self._driver.drain_servers([_named(link, notice.notice, place) for place in notice.servers])
+        elif type(notice) is Rated:
+            self._driver.rate_server(_named(link, notice.notice, notice.server), notice.rate)
+        else:
+            raise Refused("notice", f"the notice {notice.notice!r} is not allowed here, only drains and rated")
 
     def _check_seen(self, messages: Sequence[Message]) -> None:
         """Nobody has seen more dispatches than were sent; the core would find out after earlier messages were taken."""
@@ -255,13 +268,7 @@ def _server(entry: ServerEntry) -> Server:
     return Server(entry.id, entry.pool, entry.rate, entry.slots, entry.capacity, entry.pool_index)
 
 
-def _draining(link: Link, frame: dict[Any, Any]) -> list[Server]:
-    try:
-        notice = read_notice(frame)
-    except RemoteProtocolError as error:
-        raise Refused("notice", str(error)) from None
-    if type(notice) is not Drains:
-        raise Refused("notice", f"the notice {notice.notice!r} is not allowed here, only drains")
-    if wrong := [place for place in notice.servers if not 0 <= place < len(link.servers)]:
-        raise Refused("notice", f"drains names server {wrong[0]}, of {len(link.servers)} on the link")
-    return [link.servers[place] for place in notice.servers]
+def _named(link: Link, notice: str, place: int) -> Server:
+    if not 0 <= place < len(link.servers):
+        raise Refused("notice", f"{notice} names server {place}, of {len(link.servers)} on the link")
+    return link.servers[place]

@@ -206,7 +206,7 @@ class World:
                 here[record.server.id] += 1
             assert {id: server.outstanding for id, server in router.servers.items()} == here
             policy = router.policy
-            assert policy.held_total == sum(policy.held(server) for server in router.chosen_from())
+            assert policy.held_total == sum(policy.held(server) for server in router.members.in_order())
             assert router.orphaned == 0
         assert in_system == self.jobs - len(self.ends)
 

@@ -1,0 +1,186 @@
+"""Servers that fail or hang, and what a router makes of them; each story by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from router.core import PolicyChanged, ServerDraining, ServerJoined, ServerLeft
+from router.memory import MemoryRule
+from router.policy import Server
+from router.protocol.messages import Dispatch, Pull, Report, Withdraw
+from tests.property.variants import build
+from tests.unit.router_story import Story
+
+MEMORY = MemoryRule(failures=3, forgive=10.0, longest=25.0)
+
+
+# -- failures ---------------------------------------------------------------------------------
+
+
+def test_a_server_that_fails_is_set_aside_forgiven_tried_and_set_aside_for_longer() -> None:
+    story = Story({"name": "random"}, 3, memory=MEMORY)
+    story.fail(0.0, "s-1", 2)
+    assert story.aside == []
+    story.fail(0.0, "s-1", 1)
+    assert story.aside == ["s-1"]
+    story.at(9.9)
+    assert story.aside == ["s-1"]
+    story.at(10.0)
+    assert story.aside == []
+    # On trial: one failure, and then 20 and, instead of 40, no more than 25 time units.
+    story.fail(11.0, "s-1", 1)
+    story.at(30.9)
+    assert story.aside == ["s-1"]
+    story.at(31.0)
+    assert story.aside == []
+    story.fail(32.0, "s-1", 1)
+    story.at(56.9)
+    assert story.aside == ["s-1"]
+    story.at(57.0)
+    assert story.aside == []
+    assert story.core.members.set_aside_total == {"failed": 3, "hung": 0, "stale": 0}
+    assert story.servers[1].failed == 5
+
+
+def test_a_job_that_is_served_ends_the_row_and_the_trial() -> None:
+    story = Story({"name": "random"}, 2, memory=MEMORY)
+    for _ in range(5):
+        story.fail(0.0, "s-0", 2)
+        while (dispatch := story.sent(0.0)).server != "s-0":
+            story.end(0.0, dispatch)
+        story.end(0.0, dispatch)
+    assert story.aside == []
+    story.fail(0.0, "s-0", 3)
+    while (dispatch := story.sent(10.0)).server != "s-0":
+        story.end(10.0, dispatch)
+    story.end(10.0, dispatch)
+    story.fail(10.0, "s-0", 2)
+    assert story.aside == []
+    story.fail(10.0, "s-0", 1)
+    story.at(20.0)  # the first time again, not twice as long
+    assert story.aside == []
+
+
+@pytest.mark.parametrize(("outcome", "reason"), [("blocked", ""), ("failed", "draining"), ("failed", "ceiling"),
+                                                 ("abandoned", "")])  # fmt: skip
+def test_what_is_no_failure_sets_nobody_aside(outcome: str, reason: str) -> None:
+    story = Story({"name": "random"}, 2, memory=MemoryRule(failures=1))
+    for _ in range(20):
+        story.end(0.0, story.sent(0.0), outcome, reason)
+    assert story.aside == []
+
+
+def test_when_nobody_else_is_left_all_come_back() -> None:
+    story = Story({"name": "jsq"}, 2, memory=MemoryRule(failures=1))
+    story.fail(0.0, "s-0", 1)
+    assert story.aside == ["s-0"]
+    story.end(0.0, story.sent(0.0), "failed", "server")  # the last one: it stays, and the other comes back
+    assert story.aside == [] and story.core.members.ignored == 1
+    story.fail(0.0, "s-0", 1)
+    story.at(0.0, ServerDraining("s-1"))
+    assert story.aside == [] and story.core.members.ignored == 2
+    assert story.sent(0.0).server == "s-0"
+
+
+def test_a_new_incarnation_begins_with_a_clean_slate() -> None:
+    story = Story({"name": "random"}, 2, memory=MEMORY)
+    story.fail(0.0, "s-0", 3)
+    story.at(1.0, ServerLeft("s-0"))
+    story.at(1.0, ServerJoined(Server("s-0", "pool", 1.0, 1, 9.0)))
+    story.fail(2.0, "s-0", 2)
+    story.at(10.0)  # the timer of the former one
+    assert story.aside == []
+    story.fail(10.0, "s-0", 1)
+    assert story.aside == ["s-0"]
+
+
+# -- pull-messages of a server that is set aside -------------------------------------------------
+
+
+def test_pull_messages_are_kept_while_their_server_is_aside() -> None:
+    story = Story({"name": "pull"}, 2, memory=MemoryRule(failures=1, forgive=10.0))
+    story.at(0.0, Pull("s-0", "r", 1))
+    story.at(0.0, Pull("s-0", "r", 2))
+    dispatch = story.sent(0.0)
+    assert dispatch.number is not None
+    left = {1, 2} - {dispatch.number}
+    story.end(0.0, dispatch, "failed", "server")
+    assert story.aside == ["s-0"]
+    assert story.core.policy.held_total == 0 and story.core.held_total == 1
+    story.at(1.0, Pull("s-0", "r", 3))
+    story.at(1.0, Withdraw("s-0", "r", *left))
+    assert (story.core.held_total, story.core.unheld_withdrawals) == (1, 0)
+    story.at(1.0, Withdraw("s-0", "r", 99))
+    assert (story.core.held_total, story.core.unheld_withdrawals) == (1, 1)
+    assert story.sent(2.0).server == "s-1"
+    story.at(10.0)
+    again = story.sent(10.0)
+    assert (again.server, again.number) == ("s-0", 3)
+
+
+def test_messages_kept_under_a_policy_that_was_replaced_are_dropped_as_those_it_held() -> None:
+    story = Story({"name": "pull"}, 2, memory=MemoryRule(failures=1, forgive=10.0))
+    story.fail(0.0, "s-0", 1)
+    story.at(0.0, Pull("s-0", "r", 1))
+    story.at(1.0, PolicyChanged(build({"name": "pull"}, 2)))
+    assert story.core.held_total == 0 and story.aside == ["s-0"]
+    story.at(1.0, Pull("s-0", "r", 2))
+    story.at(10.0)
+    assert story.core.policy.held_total == 1
+
+
+def test_a_job_does_not_wait_for_the_answer_of_a_server_that_was_set_aside() -> None:
+    story = Story({"name": "power_of_d", "d": 2}, 2, memory=MemoryRule(failures=1), probe_timeout=1e9)
+    story.job(0.0)
+    story.at(0.0, Report("s-0", "r", 0, 0, 1))
+    [first] = story.at(0.0, Report("s-1", "r", 5, 0, 1))
+    story.job(0.0)
+    assert story.at(0.0, Report("s-1", "r", 5, 0, 2)) == []
+    said = story.end(0.0, first, "failed", "server")
+    assert [effect.server for effect in said if isinstance(effect, Dispatch)] == ["s-1"]
+
+
+# -- servers that hang -----------------------------------------------------------------------------
+
+
+HANG = MemoryRule(failures=3, forgive=20.0, longest=100.0, hang=8.0)
+
+
+def test_a_server_that_hangs_is_set_aside_until_it_ends_a_job() -> None:
+    story = Story({"name": "round_robin"}, 2, memory=HANG)
+    stuck = story.sent(0.0)
+    other = story.sent(0.0)
+    story.at(7.9)
+    assert story.aside == []
+    story.end(7.9, other)
+    story.at(10.0)  # at the latest a quarter after its time
+    assert story.aside == [stuck.server]
+    assert [story.sent(11.0).server for _ in range(3)] == [other.server] * 3
+    story.end(12.0, stuck)
+    assert story.aside == []
+
+
+def test_a_server_that_hangs_is_forgiven_and_an_old_job_is_not_held_against_it_twice() -> None:
+    # Its job never ends, as if the end were lost: it must get jobs again all the same.
+    story = Story({"name": "round_robin"}, 2, memory=HANG)
+    stuck = story.sent(0.0)
+    story.at(10.0)
+    assert story.aside == [stuck.server]
+    story.at(30.0)
+    assert story.aside == []
+    story.at(49.0)
+    assert story.aside == []
+    dispatch = story.sent(50.0)
+    while dispatch.server != stuck.server:
+        story.end(50.0, dispatch)
+        dispatch = story.sent(50.0)
+    story.at(60.0)
+    assert story.aside == [stuck.server]
+    story.at(99.0)  # 40 time units from 58 or later: it had been forgiven once
+    assert story.aside == [stuck.server]
+    assert story.core.members.set_aside_total["hung"] == 2
+
+
+def test_no_hang_no_timer() -> None:
+    assert not Story({"name": "jsq"}, 2, memory=MEMORY).due
+    assert not Story({"name": "jsq"}, 2).due
