@@ -158,6 +158,34 @@ class LeastLoaded(Generic[E]):
             del self._buckets[heappop(ranks)]
         return None
 
+    def shuffle_in(self, entry: E, rank: Rank, rng: Random) -> None:
+        """Take in an entry at a uniformly random place among its equals, for `take`.
+
+        Where every entry comes in this way, equals lie in a uniformly random order at all times, whichever are removed:
+        then the last one is a uniformly random one, and to take it touches no other. So the work of a random choice is
+        done when nobody waits for it.
+        """
+        self.insert(entry, rank)
+        bucket = entry.bucket
+        place = int(rng.random() * len(bucket)) if len(bucket) > 1 else 0
+        other = bucket[place]
+        if other is not entry:
+            bucket[entry.place] = other
+            bucket[place] = entry
+            other.place, entry.place = entry.place, place
+
+    def take(self) -> E | None:
+        """Take out an entry of lowest rank, the last one of its equals; `None`: there is no entry."""
+        ranks = self._ranks
+        while ranks:
+            bucket = self._buckets[ranks[0]]
+            if bucket:
+                entry = bucket.pop()
+                entry.place = -1
+                return entry
+            del self._buckets[heappop(ranks)]
+        return None
+
     def _open(self, rank: Rank) -> list[E]:
         """A bucket for a new rank. An empty one stays until it is lowest, or until there are too many of them."""
         if len(self._buckets) >= self._limit:

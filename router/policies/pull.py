@@ -238,7 +238,7 @@ class Pull(Policy):
             message = _Message(server, number)
             known.append(message)
         message.number = number
-        self._messages.insert(message, -server.rate if self._fastest else 0)
+        self._messages.shuffle_in(message, -server.rate if self._fastest else 0, self.rng)
         self._total += 1
 
     def on_withdraw(self, server: Server, number: int) -> bool:
@@ -251,13 +251,13 @@ class Pull(Policy):
 
     def on_arrival(self, job: Job) -> Decision:
         """Use up a message, or fall back."""
-        message = self._messages.choose(self.rng)
+        message = self._messages.take()
         if message is None:
             if self._asked:
                 self._asked.rotate(-1)
                 return Assign(self._asked[-1])
             return self._fallback.decide(self.rng)
-        self._drop(message)
+        self._total -= 1
         if self._spreads:
             self._asked.append(message.server)
         return Assign(message.server, message.number)

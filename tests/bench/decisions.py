@@ -36,12 +36,13 @@ class Driven:
         self.seen = dict.fromkeys(self.lengths, 0)
         self.under_way: deque[Dispatch] = deque()
         self.jobs = 0
+        self.numbers = dict.fromkeys(self.lengths, 0)  # of the pull-messages, counted by each server
         rng = Random(2)
-        for place, id in enumerate(self.lengths):
+        for id in self.lengths:
             rate = rng.choice([1.0, 1.5, 2.0, 4.0]) if policy == "sed" else 1.0
             self.core.handle(ServerJoined(Server(id, "a", rate, 1, float("inf"))), 0.0)
             if self.pulls:
-                self.core.handle(Pull(id, "router-1", place), 0.0)
+                self._pull(id)
             else:
                 self._report(id)
         for _ in range(servers // 2):
@@ -88,11 +89,15 @@ class Driven:
     def _depart(self) -> None:
         server, router, number, *_ = self.under_way.popleft()
         if self.pulls:
-            self.core.handle(Pull(server, router, self.jobs + MANY), 0.0)
+            self._pull(server)
         else:
             self.lengths[server] -= 1
             self._report(server)
         self.core.handle(End(server, router, number, "served", "", 0.0, 0.0, 1.0, False, None, None), 0.0)
+
+    def _pull(self, server: str) -> None:
+        self.numbers[server] += 1
+        self.core.handle(Pull(server, "router-1", self.numbers[server]), 0.0)
 
     def _report(self, server: str) -> None:
         self.core.handle(Report(server, "router-1", self.lengths[server], self.seen[server], None), 0.0)
