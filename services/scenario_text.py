@@ -21,7 +21,14 @@ COMMON = ("law", *RATES[:3])
 DEEPEST = 10
 """Tables and lists inside one another."""
 
+MOST_LETTERS = 1 << 18
+"""Of a scenario file; the longest that is shipped has two thousand."""
+
+MOST_DOTS = 50
+"""In one key: reading takes as long as their number squared."""
+
 _TOO_DEEP = f"expected at most {DEEPEST} tables and lists inside one another, found more"
+_PARTS = re.compile(r"[=,\[\]{}]")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -42,6 +49,7 @@ def read_table(text: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
     Raises:
         SettingsError: Either cannot be read; the message lacks the name of the file.
     """
+    _check_length(text)
     try:
         table = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
@@ -57,6 +65,7 @@ def read_table(text: str, overrides: Sequence[str] = ()) -> dict[str, Any]:
 
 def read_value(text: str) -> Any:
     """Read a value as TOML does; what TOML cannot read is text."""
+    _check_length(text)
     try:
         read = tomllib.loads(f"value = {text}")
     except (ValueError, RecursionError):
@@ -97,6 +106,16 @@ def _check_depth(table: dict[str, Any]) -> None:
         raise SettingsError(_TOO_DEEP)
 
 
+def _check_length(text: str) -> None:
+    """Refuse what would take long to read, and is no scenario."""
+    if len(text) > MOST_LETTERS:
+        raise SettingsError(f"expected at most {MOST_LETTERS:,} letters, found {len(text):,}")
+    # A key ends at its line, and between two of these signs; so no key has more dots than one of these parts.
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.count(".") > MOST_DOTS and any(part.count(".") > MOST_DOTS for part in _PARTS.split(line)):
+            raise SettingsError(f"{_TOO_DEEP}: line {number} has more than {MOST_DOTS} dots in one key or text")
+
+
 def _syntax(error: Exception) -> str:
     if isinstance(error, RecursionError):
         return _TOO_DEEP
@@ -108,6 +127,7 @@ def _syntax(error: Exception) -> str:
 def _split(override: str) -> tuple[list[str], Any]:
     """Split `KEY=VALUE`; the key is read as TOML reads keys, so that parts may be quoted."""
     key, equals, value = override.partition("=")
+    _check_length(key)
     try:
         nested: Any = tomllib.loads(f"{key} = 0") if equals else None
     except ValueError:

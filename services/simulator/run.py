@@ -10,7 +10,7 @@ import numpy as np
 
 from router.core import JobArrived, RouterCore, ServerJoined
 from router.policy import Job, Server
-from router.protocol.errors import LocalProtocolError
+from router.protocol.errors import LocalProtocolError, SettingsError
 from router.protocol.messages import build
 from router.registry import make_policy
 from server.core import Open, RouterJoined, ServerCore
@@ -28,6 +28,9 @@ READINGS = 200
 
 BLOCK = 1 << 16
 """Jobs turned from arrays into objects at a time."""
+
+MOST_REPORTS = 300_000_000
+"""Periodic reports in one run: a quarter of an hour's work at the least."""
 
 Wrap = Callable[[Any], Core]
 
@@ -59,7 +62,11 @@ def simulate(
 
     Returns:
         The same that a live run leaves behind.
+
+    Raises:
+        SettingsError: The policy asks for so many reports that the run would not end soon.
     """
+    _check_reports(scenario)
     if scenario.run.time == "slotted":
         if sent is not None or delays != NO_DELAY or wrap is not None:
             raise LocalProtocolError("slotted time: there are no instants of sending, delays or cores to be given")
@@ -100,6 +107,20 @@ def _peaceful(
     world = World(router_cores, server_cores, recorder.ended, delays)
     _connect(world, router_cores, server_cores, routers, servers)
     return world, routers, [entrance(router_cores[core.id], JobArrived) for core in routers]
+
+
+def _check_reports(scenario: Scenario) -> None:
+    needs = make_policy(scenario.policy, Random(0)).needs
+    every = None if needs.reports is None else needs.reports.every
+    if every is None:
+        return
+    servers = sum(pool.servers for pool in scenario.pools)
+    shortest = servers * scenario.routers.count * scenario.horizon / MOST_REPORTS
+    if every < shortest:
+        raise SettingsError(
+            f"policy.every = {every:g}: {servers} servers would send {MOST_REPORTS * shortest / every:.2g} reports "
+            f"within {scenario.horizon:g} time units: choose every >= {shortest:.2g}, or a shorter run"
+        )
 
 
 def _routers(scenario: Scenario, names: list[str], replication: int) -> list[RouterCore]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import tomllib
+
 import pytest
 
 from router.protocol.errors import SettingsError
 from router.registry import policy_names
 from services.scenario import parse_scenario
+from services.scenario_text import read_table
 
 BASE = """
 name = "x"
@@ -339,6 +342,41 @@ def test_a_policy_must_fit_the_pools() -> None:
 def test_what_is_no_toml_is_refused_with_its_place(text: str, start: str) -> None:
     found = mistake(text)
     assert found.startswith(start) and found.endswith(" (x.toml)")
+
+
+@pytest.mark.parametrize(
+    ("text", "overrides"),
+    [
+        ("a." * 20_000 + "a = 1", []),
+        ("[" + "a . " * 20_000 + "a]", []),
+        ("x = {" + "'a'." * 20_000 + "a = 1}", []),
+        ("", ["a." * 20_000 + "a=1"]),
+        ("", ["a={" + "a." * 20_000 + "a=1}"]),
+    ],
+    ids=["key", "head", "quoted", "override", "value"],
+)
+def test_a_key_of_many_parts_is_never_read(text: str, overrides: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    # Reading it would take as long as the number of its parts squared.
+    read: list[str] = []
+
+    def loads(text: str) -> dict[str, int]:
+        read.append(text)
+        return {"a": 0}
+
+    monkeypatch.setattr(tomllib, "loads", loads)
+    with pytest.raises(SettingsError, match=TOO_DEEP):
+        read_table(text, overrides)
+    assert max(map(len, read), default=0) < 100
+
+
+def test_lists_of_numbers_and_sentences_have_as_many_dots_as_they_like() -> None:
+    text = f'weights = {[n + 0.5 for n in range(5000)]}\ntitle = "{"One. Two. " * 20}"'
+    assert len(read_table(text)["weights"]) == 5000
+
+
+def test_a_file_that_is_no_scenario_is_not_read() -> None:
+    with pytest.raises(SettingsError, match="at most 262,144 letters, found 300,000"):
+        read_table(" " * 300_000)
 
 
 def test_absurd_numbers_do_not_break_the_message() -> None:
