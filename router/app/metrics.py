@@ -8,14 +8,14 @@ from router.app.counts import PEERS, Counts, Traffic, Waits
 from router.app.driver import RouterDriver
 from router.app.wire import REFUSALS
 from router.events import Tally
-from router.process.access import Access
+from router.process.access import KINDS, Access
 from router.process.limits import Guests
 from router.process.metrics import Labels, Metric, Metrics
 from router.protocol.messages import End, Outcome, Pull, Report, Withdraw
 
 RECEIVED = {Pull: "pull", Withdraw: "withdraw", Report: "report", End: "end"}
 HTTP_REFUSALS = ("job", "json", "limit", "settings", "slow", "too_long", "too_often", "websocket")
-WEBSOCKETS = {"server": "/v1/link", "generator": "/v1/stream"}
+WEBSOCKETS = {"/v1/link": "server", "/v1/stream": "generator"}
 HOPS = {"generator": "generator_router", "server": "server_router"}
 ENDS: tuple[tuple[Outcome, str], ...] = (
     ("served", ""), ("blocked", ""), ("abandoned", ""), ("failed", "no_server"), ("failed", "link_lost"),
@@ -145,9 +145,9 @@ def _add_wire(metrics: Metrics, driver: RouterDriver, access: Access) -> None:
         found: dict[Labels, float] = {("http", reason): n for reason, n in counts.http_refusals.items()}
         for peer, traffic in counts.traffic.items():
             found.update({(peer, reason): n for reason, n in traffic.refusals.items()})
-        for peer, path in WEBSOCKETS.items():
-            found[peer, "token"] = access.refused[path]
-        found["http", "token"] = access.refused.total() - sum(access.refused[path] for path in WEBSOCKETS.values())
+        for (path, kind), n in access.refused.items():
+            key = WEBSOCKETS.get(path, "http"), kind
+            found[key] = found.get(key, 0) + n
         return found
 
     def by_peer(read: Callable[[Traffic], float]) -> Callable[[], dict[Labels, float]]:
@@ -179,7 +179,8 @@ def _add_wire(metrics: Metrics, driver: RouterDriver, access: Access) -> None:
     metrics.add(
         _metric("refusals_total", "Times that a peer was refused for its own mistake", "counter", "peer", "reason"),
         refusals,
-        [(peer, reason) for peer in PEERS for reason in REFUSALS] + [("http", reason) for reason in HTTP_REFUSALS],
+        [(peer, reason) for peer in PEERS for reason in (*REFUSALS, *KINDS)]
+        + [("http", reason) for reason in (*HTTP_REFUSALS, *KINDS)],
     )
     metrics.add(
         _metric("pauses_total", "Times that jobs were left unread: too much waited for a peer", "counter", "peer"),

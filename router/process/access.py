@@ -23,6 +23,9 @@ LOOKING = frozenset(
 )
 """What may be read without the token, by GET and HEAD; whatever is not named here needs it."""
 
+KINDS = ("page", "token")
+"""Why a request is refused: it comes from a web page while no token is asked for, or it has none, or another one."""
+
 CHALLENGE = 'Bearer realm="herdless"'
 """The header WWW-Authenticate of a refusal."""
 
@@ -38,11 +41,11 @@ class Access:
         token: The secret of the cluster; `None`: there is none, and everybody who reaches the process may.
 
     Attributes:
-        refused: Requests that were refused, by path.
+        refused: Requests that were refused, by path and kind: one of `KINDS`.
     """
 
     def __init__(self, token: str | None) -> None:
-        self.refused: Counter[str] = Counter()
+        self.refused: Counter[tuple[str, str]] = Counter()
         self._token = None if token is None else token.encode()
 
     def __repr__(self) -> str:
@@ -62,6 +65,25 @@ class Access:
         # Bytes that are no text come as surrogates, which only this way back takes.
         given = found.strip().encode("utf-8", "surrogateescape")
         return hmac.compare_digest(given, self._token) and scheme.lower() == "bearer"
+
+    def refuse(self, method: str, path: str, headers: Mapping[str, str]) -> tuple[int, str, str] | None:
+        """Count and explain a request that may not come in: status, kind, message; `None`: it may.
+
+        Without a token, whoever is on this machine may, but not the web pages that are open in a browser here: they
+        come from anywhere, and browsers let them send jobs, and speak by WebSocket, to whomever they like.
+        """
+        if self.allows(headers):
+            if self.needed or "Origin" not in headers:
+                return None
+            kind, status, fault = "page", 403, "web pages may change something only with a token: leave Origin out"
+        else:
+            kind, status, fault = "token", 401, request_fault(headers)
+        self.refused[path, kind] += 1
+        return status, kind, f"{method} {path}: {fault}"
+
+    def refusals(self) -> dict[str, int]:
+        """How many requests were refused, by kind."""
+        return {kind: sum(n for (_, each), n in self.refused.items() if each == kind) for kind in KINDS}
 
     def headers(self) -> dict[str, str]:
         """What a client sends with each request."""
@@ -106,10 +128,10 @@ def bind_fault(address: str, access: Access) -> str:
     return f"without a token only this machine may be listened to: set one ({_HOW}), or choose --host 127.0.0.1"
 
 
-def request_fault(method: str, path: str, headers: Mapping[str, str]) -> str:
-    """What to tell a client whose request was refused."""
+def request_fault(headers: Mapping[str, str]) -> str:
+    """What to tell a client whose request has not the token."""
     wrong = "another token than this process has" if "Authorization" in headers else "no token"
-    return f"{method} {path}: {wrong}: expected the header Authorization: Bearer TOKEN (herdless takes it from {_HOW})"
+    return f"{wrong}: expected the header Authorization: Bearer TOKEN (herdless takes it from {_HOW})"
 
 
 def _is_loopback(address: str) -> bool:

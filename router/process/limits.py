@@ -12,7 +12,7 @@ from typing import Annotated, cast
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
-from router.process.access import Access
+from router.process.access import KINDS, Access
 from router.process.fastpath import Connection, FastPath
 from router.protocol.needs import Positive
 
@@ -83,12 +83,12 @@ class Guests:
 
 
 GUESTS = web.AppKey("guests", Guests)
-REFUSALS = ("limit", "slow", "token")
+REFUSALS = ("limit", "slow", *KINDS)
 
 
 def refusals(access: Access, guests: Guests) -> dict[str, float]:
-    """What most processes count of requests that they refused: too many connections, too slow, without a token."""
-    return {**guests.refusals, "token": access.refused.total()}
+    """What most processes count of requests that they refused: too many connections, too slow, not to be let in."""
+    return {**guests.refusals, **access.refusals()}
 
 
 def limit_unread(listener: socket.socket, seconds: float) -> None:

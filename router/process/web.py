@@ -9,7 +9,7 @@ from typing import Any
 
 from aiohttp import web
 
-from router.process.access import CHALLENGE, LOOKING, Access, request_fault
+from router.process.access import CHALLENGE, LOOKING, Access
 from router.process.limits import GUESTS, Guests, TooSlow
 from router.process.metrics import Metrics
 from router.protocol import openapi
@@ -27,13 +27,13 @@ def application(
 
     Args:
         routes: Method, path and handler of each.
-        access: Whom to let in. What is not for looking alone (`LOOKING`) needs the token, if there is one.
+        access: Whom to let in to what is not for looking alone (`LOOKING`).
         guests: Where connections and refusals are counted.
     """
     app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[_errors_as_json])
     app[GUESTS] = guests or Guests()
     for method, path, handler in routes:
-        if access.needed and not (method == "GET" and path in LOOKING):
+        if not (method == "GET" and path in LOOKING):
             handler = guarded(handler, access, path)
         # `get` takes HEAD as well.
         app.add_routes([web.get(path, handler) if method == "GET" else web.route(method, path, handler)])
@@ -76,14 +76,15 @@ def describes(description: Callable[[], Any]) -> tuple[str, str, Handler]:
 
 
 def guarded(handler: Handler, access: Access, path: str) -> Handler:
-    """The handler, for those requests alone that have the token: others are counted, and nothing of them is read."""
+    """The handler, for those requests alone that may come in: of others, nothing but their head is read."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        if access.allows(request.headers):
+        refusal = access.refuse(request.method, path, request.headers)
+        if refusal is None:
             return await handler(request)
-        access.refused[path] += 1
-        answer = error_reply(401, "token", request_fault(request.method, path, request.headers))
-        answer.headers["WWW-Authenticate"] = CHALLENGE
+        answer = error_reply(*refusal)
+        if answer.status == 401:
+            answer.headers["WWW-Authenticate"] = CHALLENGE
         return answer
 
     return handle

@@ -167,6 +167,7 @@ _TOKEN = {
     "scheme": "bearer",
     "description": "Asked for only where the process was given a token.",
 }
+_FROM_A_PAGE = Reply("It comes from a web page (`Origin`), and the process was given no token.")
 _WITHOUT_TOKEN = Reply("The token is missing, or another one.", headers={"WWW-Authenticate": "Says `Bearer`."})
 
 
@@ -184,6 +185,7 @@ def _operation(operation: Operation) -> Schema:
     replies, refusals = dict(operation.replies), dict(operation.refusals)
     if operation.guarded:
         replies[401], refusals[401] = _WITHOUT_TOKEN, ("token",)
+        replies[403], refusals[403] = _FROM_A_PAGE, ("page",)
     found["responses"] = {
         str(status): _response(replies.get(status), refusals.get(status, ()))
         for status in sorted({*replies, *refusals})

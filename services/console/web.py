@@ -164,7 +164,7 @@ class ConsoleWeb:
         """What is answered to a request that may change nothing; of its body nothing is read."""
         if not self._access.allows(request.headers):
             self._refused["token"] += 1
-            response = error(401, request_fault(request.method, request.path, request.headers))
+            response = error(401, f"{request.method} {request.path}: {request_fault(request.headers)}")
             response.headers["WWW-Authenticate"] = CHALLENGE
             return response
         if fault := page_fault(request.headers, request.scheme, self._token):

@@ -203,6 +203,31 @@ async def test_websockets_of_strangers_are_refused_before_they_open() -> None:
         assert [now["refusals_total", peer, "token"] for peer in ("server", "generator", "http")] == [2, 2, 0]
 
 
+async def test_without_a_token_web_pages_may_look_and_nothing_else() -> None:
+    page = {"Origin": "http://evil.example"}
+    async with running("jsq") as router:
+        before = await router.metrics()
+        for method, path in closed_routes(router.app.web):
+            if method != "HEAD":
+                async with router.client.request(method, path, headers=page, json={"name": "random"}) as response:
+                    assert (response.status, (await response.json())["error"]["kind"]) == (403, "page")
+        for path in ("/v1/link", "/v1/stream"):
+            with pytest.raises(WSServerHandshakeError) as error:
+                await router.client.ws_connect(path, headers=page)
+            assert error.value.status == 403
+        async with router.client.get("/v1/policy", headers=page) as response:
+            assert (await response.json())["name"] == "jsq"
+        now = await router.metrics()
+        assert {key: now[key] for key in now if now[key] != before[key] and not key[0].startswith("process_")} == {
+            ("refusals_total", "server", "page"): 2.0,
+            ("refusals_total", "generator", "page"): 2.0,
+            ("refusals_total", "http", "page"): 2.0,
+        }
+    async with running("jsq", token=SECRET) as router:
+        response = await router.client.put("/v1/policy", json={"name": "random"}, headers=page | RIGHT)
+        assert response.status == 200
+
+
 async def test_whoever_has_the_token_may_do_everything() -> None:
     async with running("jsq", token=SECRET) as router:
         link = await router.client.ws_connect("/v1/link", headers=RIGHT)

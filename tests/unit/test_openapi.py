@@ -74,6 +74,9 @@ HANDSHAKE = {
 }  # fmt: skip
 
 
+PAGE = {"Origin": "http://elsewhere.example"}
+
+
 async def ask(
     client: Any, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None
 ) -> int:
@@ -95,6 +98,10 @@ async def test_a_router_gives_every_answer_that_is_described() -> None:
             await ask(one.client, "GET", path)
         assert await ask(one.client, "GET", "/metrics", headers={"Accept": "application/openmetrics-text"}) == 200
         assert await ask(one.client, "POST", "/v1/jobs") == 503  # no server
+        for method, path in operations(ROUTER):
+            assert (await ask(one.client, method, path, headers=PAGE) == 403) == (
+                path not in LOOKING or method == "PUT"
+            )
         peer = await one.link("slow-1")
         assert await ask(one.client, "GET", "/ready") == 200
         assert await ask(one.client, "GET", "/v1/servers") == 200
@@ -156,6 +163,7 @@ async def test_a_server_process_gives_every_answer_that_is_described() -> None:
         for path in ("/v1/servers", "/health", "/metrics", "/openapi.json"):
             assert await ask(client, "GET", path) == 200
         for (method, path), good in GOOD.items():
+            assert await ask(client, method, path.replace("{id}", "slow-1"), good, PAGE) == 403
             assert await ask(client, method, path.replace("{id}", "slow-1"), good) == 200
             for body, status in ((b"{", 400), (b" " * (MAX_BODY_BYTES + 1), 413)):
                 assert await ask(client, method, path.replace("{id}", "slow-1"), body) == status
