@@ -8,7 +8,7 @@ field and is written last, so a record that a killed process had begun is known:
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import IntEnum
 from struct import Struct
 from typing import Any, NamedTuple, Protocol
@@ -25,6 +25,8 @@ CLOSED_AT = 24
 """Where in the head the instant of the end stands; `SLOTS_AT`: the number of slots."""
 SLOTS_AT = 16
 NAMES_BYTES = 1 << 18
+MOST_SLOTS = 1 << 56
+"""No disk is that large: whoever says more is no event log."""
 NAME = Struct("<H")
 INSTANT = Struct("<d")
 
@@ -120,6 +122,22 @@ class Book(Protocol):
         """The place of a name; 0: it is empty."""
 
 
+class Places(dict[str, int]):
+    """The places of names that have been asked for once, at the cost of a look-up.
+
+    Args:
+        name: `Book.name`.
+    """
+
+    def __init__(self, name: Callable[[str], int]) -> None:
+        super().__init__()
+        self._name = name
+
+    def __missing__(self, text: str) -> int:
+        place = self[text] = self._name(text)
+        return place
+
+
 class About(NamedTuple):
     """Who wrote a log.
 
@@ -174,8 +192,10 @@ def read_head(data: bytes) -> Head:
     try:
         text: Mapping[str, Any] = json.loads(data[HEAD.size : HEAD.size + length])
         about = About(str(text["id"]), str(text["role"]), int(text["epoch"]), str(text["boot"]))
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise RemoteProtocolError(f"an event log that does not say who wrote it ({error!r})") from None
+    if not 0 < slots < MOST_SLOTS:
+        raise RemoteProtocolError(f"an event log with room for {slots} records")
     return Head(about, names_bytes, slots, closed_at)
 
 

@@ -68,11 +68,10 @@ def read_log(data: bytes) -> Log:
     oldest = max(1, newest - head.slots + 1)
     if newest >= head.slots and not head.closed_at:
         oldest += 1
-    place = (np.arange(oldest, newest + 1) - 1) % head.slots
-    # Of a file in which something is missing all the same, what is there counts.
-    place = place[place < len(found)]
-    kept = found[place]
-    kept = kept[(sequence[place] >= oldest) & (kept["code"] > 0)]
+    # Of a file in which something is missing all the same, what is there and in its place counts.
+    in_place = (sequence - 1) % head.slots == np.arange(len(found))
+    kept = found[in_place & (sequence >= oldest) & (found["code"] > 0)]
+    kept = kept[np.argsort(kept["sequence"])]
     return Log(head.about, read_names(data, head), kept, newest - len(kept), head.closed_at)
 
 
@@ -89,4 +88,4 @@ def used_bytes(data: bytes) -> int:
 
 def _records(data: bytes, head: Head) -> Records:
     there = max(0, len(data) - head.records_at) // DTYPE.itemsize
-    return np.frombuffer(data, DTYPE, min(there, head.slots), head.records_at)
+    return np.frombuffer(data, DTYPE, min(there, head.slots), min(head.records_at, len(data)))

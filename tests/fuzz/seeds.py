@@ -10,6 +10,7 @@ import msgpack
 
 from router.protocol import stream
 from router.protocol.codec import LinkCodec
+from router.protocol.eventlog import HEAD_BYTES, NAME, RECORD, About, Kind, code, write_head
 from router.protocol.messages import Dispatch, End, Message, Probe, Pull, Report, Withdraw
 from router.protocol.needs import Needs, PullNeeds, ReportNeeds
 from router.protocol.notices import VERSION, Drains, Hello, NewNeeds, Notice, ServerEntry, Welcome, encode_notice
@@ -193,3 +194,18 @@ def traces() -> list[bytes]:
         b"\x00version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n",
         b"\x00\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff+\xe12\xe42\xe22\xe6\x02\x00\x0b\x9c\x8e\x8a\x08\x00\x00\x00",
     ]
+
+
+def event_logs() -> list[bytes]:
+    """Of a router that was killed and one that ended, with a ring that is not yet full, and one that is."""
+    about = About("router-1", "router", 9, "b")
+    names = b"".join(NAME.pack(len(name)) + name for name in (b"slow-1", b"", b"pull"))
+    found = []
+    for slots, written, closed_at in ((4, 3, 0.0), (4, 4, 7.5), (4, 6, 0.0)):
+        ring = [b""] * slots
+        for number in range(1, written + 1):
+            record = RECORD.pack(code(Kind.ARRIVED), 1, 0, 0, 5.0 + number, number, -1, number, -1, number)
+            ring[(number - 1) % slots] = record
+        head = write_head(about, slots, len(names), closed_at).ljust(HEAD_BYTES, b"\0")
+        found.append(head + names + b"".join(ring))
+    return [*found, found[0][:HEAD_BYTES], found[1][:-5]]

@@ -15,11 +15,13 @@ from router.process.access import Access
 from router.protocol import stream
 from router.protocol.codec import FROM_ROUTER, FROM_SERVER, LinkCodec, unpack
 from router.protocol.errors import RemoteProtocolError, SettingsError
+from router.protocol.eventlog import HEAD_BYTES
 from router.protocol.messages import Message
 from router.protocol.notices import encode_notice, read_notice
 from router.registry import make_policy, policy_table
 from server.app.discovery import parse_target
 from server.app.driver import ServerDriver
+from services.audit.log import read_log, used_bytes
 from services.loadgen.trace import read_trace
 from services.loadgen.trace_options import TraceError, TraceOptions
 from services.loadgen.trace_schedule import schedule
@@ -166,6 +168,15 @@ def trace_file(data: bytes) -> None:
     assert ((laid.instants_units >= 0.0) & (laid.instants_units < 50.0)).all()
 
 
+def event_log(data: bytes) -> None:
+    """What a process wrote down, read after it was killed."""
+    log = read_log(data)
+    sequence = log.records["sequence"]
+    assert (sequence[1:] > sequence[:-1]).all() and log.overwritten >= 0
+    assert log.described() and type(log.since) is float
+    assert used_bytes(data) >= HEAD_BYTES
+
+
 TARGETS: dict[str, Target] = {
     "frame_from_server": Target(frame_from_server, (RemoteProtocolError,), "msgpack", seeds.from_server()),
     "frame_from_router": Target(frame_from_router, (RemoteProtocolError,), "msgpack", seeds.from_router()),
@@ -181,6 +192,7 @@ TARGETS: dict[str, Target] = {
     "address": Target(address, (SettingsError,), "text", seeds.addresses(), 128),
     "scenario_text": Target(scenario_text, (SettingsError,), "toml", seeds.scenarios()),
     "scenario_override": Target(scenario_override, (SettingsError,), "text", seeds.overrides(), 128),
+    "event_log": Target(event_log, (RemoteProtocolError,), "text", seeds.event_logs(), 6000),
     "trace_file": Target(trace_file, (TraceError,), "text", seeds.traces()),
 }
 
