@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import select
 import threading
 from queue import Full, Queue
@@ -18,6 +19,9 @@ STANDARD_ERROR = 2
 MOST_LINES = 1_000
 LAST_WORDS_S = 0.5
 MOST_TOLD = 10
+
+_QUOTED = re.compile(r"b?[\"']")
+"""Where aiohttp begins to quote what was sent."""
 
 
 class LogThread(logging.Handler):
@@ -74,7 +78,8 @@ class LogThread(logging.Handler):
 class Strangers(logging.Filter):
     """Makes one line of each time that somebody sends what is no HTTP, and of the first few times only.
 
-    Anybody who reaches the port can have such a line written, as often as it likes.
+    Anybody who reaches the port can have such a line written, as often as it likes. What was sent does not stand in it:
+    of somebody who has the token that may be the token.
     """
 
     def __init__(self) -> None:
@@ -87,7 +92,8 @@ class Strangers(logging.Filter):
         if not isinstance(error, HttpProcessingError):
             return True
         record.levelno, record.levelname, record.exc_info = logging.WARNING, "WARNING", None
-        record.msg, record.args = f"{record.getMessage()}: no HTTP: {' '.join(error.message.split())!a:.100}", ()
+        what = _QUOTED.split(error.message, maxsplit=1)[0].strip(": \n")
+        record.msg, record.args = f"{record.getMessage()}: no HTTP: {what!a:.100}", ()
         self._told += 1
         return self._told <= MOST_TOLD
 

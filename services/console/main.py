@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ from typing import Any
 from aiohttp import web
 
 from router.process.access import access_from_environment
-from router.process.logs import log_to_standard_error
+from router.process.logs import Strangers, log_to_standard_error
 from router.process.serve import Listen, serve
 from router.process.serve import run as run_loop
 from router.process.tls import Tls, tls_from_environment
@@ -92,6 +93,7 @@ async def serve_local(scenario: Scenario, local: LocalCluster, port: int) -> Asy
     tls = for_browsers(tls_from_environment())
     async with console_application(settings, local, local) as (app, collector):
         local.tell = collector.journal.add
+        logging.getLogger("aiohttp.server").addFilter(Strangers())
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await runner.setup()
         try:
