@@ -24,6 +24,7 @@ from router.process.tls import tls_from_environment
 from router.process.web import application, shows
 from router.protocol.errors import HerdlessError, SettingsError
 from services.lab.attach import addresses
+from services.lab.errors import RunInvalid
 from services.scenario import Scenario
 from services.scenario_parts import MOST_ROUTERS, Pool, Routers
 from services.solver import Solution, predict
@@ -80,9 +81,10 @@ class ExporterSettings:
 class Watch:
     """Looks at a cluster again and again, and asks the models whenever it has changed.
 
-    Rule: the policy is the one in force at all routers; the servers are those that the first router knows and that
-    take jobs; the arrival rate is the sum of what the generators have been asked for (exact, while a measured rate
-    would make the models' values flicker), and the scenario's where no generator answers.
+    Rule: the policy is the one in force at all routers that answer, at least one; the servers are those that the first
+    of them knows and that take jobs; the arrival rate is the sum of what the generators have been asked for (exact,
+    while a measured rate would make the models' values flicker), and the scenario's where no generator answers. The
+    jobs of a router that does not answer reach no server: its share is taken off the rate.
 
     Args:
         settings: What is watched.
@@ -140,23 +142,30 @@ class Watch:
     async def _see(self, session: aiohttp.ClientSession) -> Scenario | None:
         """The scenario as it is now; `None`: the routers' policies differ."""
         settings = self._settings
-        routers = await addresses(settings.routers)
-        policies = await asyncio.gather(*(_get(session, f"{url}/v1/policy") for url in routers))
-        if any(policy != policies[0] for policy in policies):
+        listed = await addresses(settings.routers)
+        answers = await asyncio.gather(*(_answer(session, f"{url}/v1/policy") for url in listed))
+        policies = {place: answer for place, answer in enumerate(answers) if not isinstance(answer, Exception)}
+        if not policies:
+            raise RunInvalid("unreachable", f"no router answers, of {len(listed)}: {answers[0]!r}")
+        first, *_ = policies
+        if any(policy != policies[first] for policy in policies.values()):
             return None
-        there = (await _get(session, f"{routers[0]}/v1/servers"))["servers"]
+        there = (await _get(session, f"{listed[first]}/v1/servers"))["servers"]
         scenario = settings.scenario
         update: dict[str, Any] = {"pools": _pools(scenario, there) or scenario.pools}
-        if len(set(scenario.routers.shares)) == 1 or scenario.routers.count != len(routers):
-            update["routers"] = Routers(count=min(len(routers), MOST_ROUTERS))
+        shares = scenario.routers.shares if scenario.routers.count == len(listed) else [1.0] * len(listed)
+        reached = [shares[place] for place in policies]
+        if reached != scenario.routers.shares:
+            update["routers"] = _routers(reached)
         rate = await self._rate(session)
+        if rate is None:
+            with suppress(SettingsError):  # a trace that is replayed at its own pace
+                # A load is one of the servers that were planned; the jobs do not become more because servers do.
+                rate = scenario.rate_total
         if rate is not None:
-            nothing = dict.fromkeys(("load", "rate_per_server", "rate_total"))
-            update["arrivals"] = scenario.arrivals.model_copy(update={**nothing, "rate_total": rate})
-        elif scenario.arrivals.load is not None:
-            # A load is one of the servers that were planned; the jobs do not become more because servers do.
-            update["arrivals"] = scenario.arrivals.model_copy(update={"load": None, "rate_total": scenario.rate_total})
-        return scenario.model_copy(update=update).with_policy(policies[0])
+            found = dict.fromkeys(("load", "rate_per_server")) | {"rate_total": rate * sum(reached) / sum(shares)}
+            update["arrivals"] = scenario.arrivals.model_copy(update=found)
+        return scenario.model_copy(update=update).with_policy(policies[first])
 
     async def _rate(self, session: aiohttp.ClientSession) -> float | None:
         if not self._settings.load:
@@ -172,6 +181,21 @@ async def _get(session: aiohttp.ClientSession, url: str) -> Any:
     async with session.get(url) as response:
         response.raise_for_status()
         return await response.json()
+
+
+async def _answer(session: aiohttp.ClientSession, url: str) -> Any:
+    """What is there, or why nobody answers."""
+    try:
+        return await _get(session, url)
+    except (aiohttp.ClientConnectionError, OSError, TimeoutError) as error:
+        return error
+
+
+def _routers(shares: list[float]) -> Routers:
+    """So many routers; models know as many as a scenario may have."""
+    if len(set(shares)) == 1:  # and be it that none of them gets any job
+        return Routers(count=min(len(shares), MOST_ROUTERS))
+    return Routers.model_validate({"split": shares})
 
 
 def _pools(scenario: Scenario, there: Sequence[Mapping[str, Any]]) -> list[Pool]:

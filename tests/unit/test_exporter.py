@@ -130,6 +130,15 @@ async def test_nothing_is_predicted_while_routers_follow_different_policies() ->
         await until(client, "sojourn_mean", 2.0)
 
 
+async def test_a_router_that_does_not_answer_is_left_out_with_its_jobs() -> None:
+    one, other = FakeCluster(), FakeCluster()
+    async with watching(one, other) as (watch, client):
+        await until(client, "sojourn_mean", 2.0)  # load 0.5 at each server
+        await other.server.close()
+        await until(client, "sojourn_mean", 1 / 0.75)  # half of the jobs reach no server: load 0.25
+        assert watch.scenario.routers.count == 1
+
+
 async def test_nothing_is_predicted_of_a_cluster_that_does_not_answer() -> None:
     cluster = FakeCluster()
     async with watching(cluster) as (watch, client):
