@@ -32,7 +32,7 @@ from router.protocol.messages import Dispatch, Message, Probe
 from router.protocol.needs import Needs
 from router.protocol.notices import NewNeeds, encode_notice
 from router.protocol.timer import StartTimer
-from router.recorder import RouterRecorder
+from router.recorder import recorded
 
 OnEnd = Callable[[EndJob, Any], None]
 """Told the end of a job, together with the tag that the job was handed in with; must not raise."""
@@ -71,7 +71,7 @@ class RouterDriver:
         self.counts = counts
         self.draining = False
         self._loop = asyncio.get_running_loop()
-        self._handle = core.handle if book is None else RouterRecorder(core, book, self._tag_of).handle
+        self._handle = core.handle if book is None else recorded(core, book, self._tag_of)
         counts.know_policy(core.policy.name)
         self._jobs: dict[int, tuple[float, OnEnd, Any]] = {}
         self._number = 0

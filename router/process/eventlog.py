@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import mmap
 import os
+from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Protocol
 
@@ -112,24 +114,23 @@ class EventLog:
 
     def _make_append(self) -> Append:
         # A closure: its variables cost half of what attributes do.
-        pack, ring, length, begin = RECORD.pack_into, self._map, RECORD.size, HEAD_BYTES + NAMES_BYTES
-        sequence, at, end = 0, begin, begin + self._slots * length
+        pack, ring, next_slot, next_number = RECORD.pack_into, self._map, self._offsets().__next__, count(1).__next__
 
         def append(
-            code: int, server: int, router: int, word: int, instant: float,
+            code: int, server: int, router: int, word: int, at: float,
             job: int, tag: int, dispatch: int, number: int, /,
         ) -> None:  # fmt: skip
-            nonlocal sequence, at, end
-            if at == end:
-                if self._grows and self._grow():
-                    end = begin + self._slots * length
-                else:
-                    at = begin
-            sequence += 1
-            pack(ring, at, code, server, router, word, instant, job, tag, dispatch, number, sequence)
-            at += length
+            pack(ring, next_slot(), code, server, router, word, at, job, tag, dispatch, number, next_number())
 
         return append
+
+    def _offsets(self) -> Iterator[int]:
+        """Where each next record goes."""
+        begin = at = HEAD_BYTES + NAMES_BYTES
+        while True:
+            end = begin + self._slots * RECORD.size
+            yield from range(at, end, RECORD.size)
+            at = end if self._grows and self._grow() else begin
 
     def _grow(self) -> bool:
         """Make room for as many records again; False: there is none, and from now on the oldest are overwritten."""

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from router.core import RouterCore
 from router.protocol.eventlog import About
-from router.recorder import RouterRecorder
+from router.recorder import recorded as recorded_router
 from server.core import ServerCore
-from server.recorder import ServerRecorder
+from server.recorder import recorded as recorded_server
 from services.audit.ledger import VIRTUAL
 from services.audit.log import DTYPE, Log
 
@@ -45,18 +46,29 @@ class MemoryBook:
         return Log(self.about, list(self.names), np.array(self._records, DTYPE), 0, 1.0)
 
 
+class Entrance:
+    """What the loop knows of a core that is recorded."""
+
+    def __init__(self, recorded: Callable[[Any, float], list[Any]]) -> None:
+        self._recorded = recorded
+
+    def handle(self, event: Any, now: float) -> list[Any]:
+        """As the core's, and on record."""
+        return self._recorded(event, now)
+
+
 class Recording:
     """The logs of all cores of one run; jobs are known by their numbers in the workload."""
 
     def __init__(self) -> None:
         self._books: dict[str, MemoryBook] = {}
 
-    def watch(self, core: Any) -> RouterRecorder | ServerRecorder:
+    def watch(self, core: Any) -> Entrance:
         """Put a recorder before a core; servers of a pool share a log, as those of a process do."""
         if isinstance(core, RouterCore):
-            return RouterRecorder(core, self._book(core.id, "router"), lambda job: job)
+            return Entrance(recorded_router(core, self._book(core.id, "router"), lambda job: job))
         assert isinstance(core, ServerCore)
-        return ServerRecorder(core, core.handle, self._book(f"servers-{core.spec.pool}", "server"))
+        return Entrance(recorded_server(core, core.handle, self._book(f"servers-{core.spec.pool}", "server")))
 
     def logs(self) -> list[Log]:
         """All logs."""
