@@ -26,12 +26,13 @@ from router.app.main import RouterApp
 from router.app.settings import RouterSettings
 from router.events import EndJob
 from router.protocol.stream import Greeting, decode_answers, decode_greeting
-from router.registry import make_policy, policy_names
+from router.registry import make_policy
 from server.app.discovery import Address
 from server.app.driver import ServerDriver
 from server.app.link import Link
 from server.app.links import Links
 from server.app.settings import ServerSettings
+from tests.property.variants import tables
 
 REQUEST = cast(web.Request, SimpleNamespace(query={}, headers={}, remote="127.0.0.1"))
 
@@ -91,7 +92,7 @@ class Stage:
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
-        self.policies = policy_names()
+        self.policies = tables()
         self.ended = 0
         self.app: RouterApp = self.run(self._router())
 
@@ -158,7 +159,7 @@ def router_session(data: bytes) -> None:
 
 async def _link(on: Stage, values: list[Any]) -> None:
     driver = on.app.driver
-    driver.switch(make_policy({"name": on.policies[values[0] % len(on.policies)]}, Random(1)))
+    driver.switch(make_policy(on.policies[values[0] % len(on.policies)], Random(1)))
     submitted, on.ended = 0, 0
 
     def frames() -> Iterator[Any]:
