@@ -148,8 +148,11 @@ def test_a_wrong_field_is_named_and_nothing_of_the_frame_is_used(kind: type[Mess
     side = FROM_ROUTER if kind in FROM_ROUTER else FROM_SERVER
     frame = unpack(codec(side).encode([data.draw(MESSAGES[kind])], 0.0))
     place = data.draw(st.integers(2, len(frame[1]) - 1))
-    frame[1][place] = data.draw(st.sampled_from([-1, "x" * 201, float("nan"), [], {}, float("inf"), 1 << 63]))
     name = kind._fields[place]
+    wrong = ["x" * 201, float("nan"), [], {}, float("inf"), 1 << 63]
+    if name != "arrived":  # an instant may lie before the clock's zero
+        wrong.append(-1)
+    frame[1][place] = data.draw(st.sampled_from(wrong))
     with pytest.raises(RemoteProtocolError, match=rf"{kind.__name__}\.{name} = "):
         codec(side).read(frame)
 
