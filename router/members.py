@@ -12,6 +12,9 @@ from router.policy import Policy, Server
 Why = Literal["failed", "hung", "stale"]
 """Why a server is set aside."""
 
+State = Literal["live", "draining", "aside"]
+STATES: tuple[State, ...] = ("live", "draining", "aside")
+
 Tell = Callable[..., Any]
 """Calls a hook of a policy: `tell(policy, hook, *arguments)`; what the hook raises is dealt with there."""
 
@@ -154,6 +157,10 @@ class Members:
         """There is another policy: servers take back what they had posted under the old one."""
         for aside in self.aside.values():
             aside.pulls.clear()
+
+    def state(self, server: Server) -> State:
+        """Whether it may be chosen, and why not."""
+        return "draining" if server.id in self.draining else "aside" if server.id in self.aside else "live"
 
     def held(self, server: Server) -> int:
         """Pull-messages of a server that are held, by the policy in force or for its return."""

@@ -63,11 +63,14 @@ class ServerEntry(Part):
     slots: Annotated[int, Field(ge=1)]
     capacity: Annotated[int, Field(ge=1)] | Literal["inf"]
     """The most jobs that it holds, service included."""
-    state: Literal["live", "draining"]
+    state: Literal["live", "draining", "aside"]
+    """Aside: it failed, hung or fell silent, and gets no job for a while."""
     view: Count | None
     """The queue length that this router believes in; null while it is unknown."""
     outstanding: Count
     """Jobs of this router that are there."""
+    failed: Count
+    """Jobs of this router that it has ended as failed."""
     pull_messages: Count
     """Pull-messages of this server that this router holds."""
 

@@ -48,6 +48,11 @@ class Upkeep:
             found |= {ViewsDue: self._look}
         return found
 
+    @property
+    def stale_views(self) -> int:
+        """Servers whose views are stale."""
+        return 0 if self.freshness is None else len(self.freshness.stale)
+
     def joined(self, server: Server, now: float) -> list[RouterEffect]:
         """A server, or a new incarnation of one."""
         return [timer for watcher in self._watchers for timer in watcher.joined(server, now)]

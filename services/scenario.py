@@ -128,6 +128,9 @@ class Scenario(Part):
             raise fault(f'expected "exponential" {slotted}', "service", "law", found=self.service.law)
         if self.faults:
             raise fault(f"{slotted} nothing fails: leave [[faults]] out", "faults")
+        for key, plain in (("retries", 0), ("memory", None), ("stale_after", None)):
+            if getattr(self.routers, key) != plain:
+                raise fault(f"{slotted} no server fails or falls silent: leave it out", "routers", key)
         if self.patience is not None:
             raise fault(f"{slotted} jobs wait for ever: leave [patience] out", "patience")
         for place, pool in enumerate(self.pools):

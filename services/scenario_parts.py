@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from router.freshness import Stale
+from router.memory import MemoryRule
 from router.protocol.faults import fault, listed, no_such_key, shown
 from server.laws import LARGEST_PARAMETER, LAWS
 from services.loadgen.trace_options import TraceOptions
@@ -43,6 +45,10 @@ class Routers(Part):
     Attributes:
         count: How many; left out where `split` is a list: its length.
         split: "equal", or a list of shares, one a router; only their ratios matter.
+        retries: How often a job that failed at a server, or with its link, is dispatched to another one, at random.
+        memory: When servers that fail or hang are set aside; `None`: never.
+        stale_after: Views that no report has renewed for so many time units are stale; `None`: none is.
+        stale: What a stale view counts as.
     """
 
     count: Annotated[int, Field(ge=1, le=MOST_ROUTERS)] = 1
@@ -50,6 +56,10 @@ class Routers(Part):
         Literal["equal"] | Annotated[list[NotNegative], Field(min_length=1)],
         Field(description='"equal" or a list of shares, one number >= 0 a router'),
     ] = "equal"
+    retries: Annotated[int, Field(ge=0, le=1000)] = 0
+    memory: MemoryRule | None = None
+    stale_after: Positive | None = None
+    stale: Stale = "ignore"
 
     @model_validator(mode="before")
     @classmethod
@@ -64,6 +74,11 @@ class Routers(Part):
         if self.split != "equal" and not any(self.split):
             raise fault("expected at least one share above 0", "split", found=self.split)
         return self
+
+    @property
+    def upkeep(self) -> dict[str, Any]:
+        """What the routers do about servers that fail, hang or fall silent, as arguments of `RouterCore`."""
+        return {"retries": self.retries, "memory": self.memory, "stale_after": self.stale_after, "stale": self.stale}
 
     @property
     def shares(self) -> list[float]:

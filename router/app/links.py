@@ -236,7 +236,7 @@ class Links:
             self._driver.receive(messages, now)
         except RemoteProtocolError as error:
             raise Refused("message", str(error)) from None
-        if (held := self._driver.core.policy.held_total) > self._settings.max_pull_messages:
+        if (held := self._driver.core.held_total) > self._settings.max_pull_messages:
             raise Refused("limit", f"{held} pull-messages: max_pull_messages is {self._settings.max_pull_messages}")
 
     def _take_notice(self, link: Link, frame: dict[Any, Any]) -> None:

@@ -45,6 +45,10 @@ class RouterApp:
             policy,
             probe_timeout=settings.probe_timeout_s,
             retries=settings.retries,
+            memory=settings.memory,
+            stale_after=settings.stale_after,
+            stale=settings.stale,
+            time_unit=settings.time_unit_s,
             ceiling=settings.ceiling,
             on_error=counts.policy_failed,
         )

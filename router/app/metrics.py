@@ -8,6 +8,7 @@ from router.app.counts import PEERS, Counts, Traffic, Waits
 from router.app.driver import RouterDriver
 from router.app.wire import REFUSALS
 from router.events import Tally
+from router.members import STATES
 from router.process.access import KINDS, Access
 from router.process.limits import Guests
 from router.process.metrics import Labels, Metric, Metrics
@@ -20,6 +21,7 @@ HOPS = {"generator": "generator_router", "server": "server_router"}
 ENDS: tuple[tuple[Outcome, str], ...] = (
     ("served", ""), ("blocked", ""), ("abandoned", ""), ("failed", "no_server"), ("failed", "link_lost"),
     ("failed", "ceiling"), ("failed", "draining"), ("failed", "policy"), ("failed", "server"),
+    ("failed", "unaccounted"),
 )  # fmt: skip
 
 
@@ -61,6 +63,7 @@ def _add_work(metrics: Metrics, driver: RouterDriver, policies: Sequence[str]) -
         ("dispatches_total", "Dispatches that the policy decided", lambda tally: tally.dispatches),
         ("fallback_dispatches_total", "Those chosen at random for want of knowledge", lambda tally: tally.fallbacks),
         ("stale_dispatches_total", "Those whose ground was wrong when they arrived", lambda tally: tally.stale),
+        ("retries_total", "Those of jobs that had failed at another server", lambda tally: tally.retries),
         ("undecided_jobs_total", "Jobs sent anywhere: no probed server answered", lambda tally: tally.undecided),
     ):
         metrics.add(_metric(name, meaning, "counter", "policy"), by_policy(read), each)
@@ -112,15 +115,38 @@ def _add_servers(metrics: Metrics, driver: RouterDriver) -> None:
     core, counts = driver.core, driver.counts
 
     def servers() -> dict[Labels, float]:
-        found: dict[Labels, float] = {(pool, state): 0 for pool in counts.pools for state in ("live", "draining")}
+        found: dict[Labels, float] = {(pool, state): 0 for pool in counts.pools for state in STATES}
         for server in core.servers.values():
-            found[server.pool, "draining" if server.id in core.draining else "live"] += 1
+            found[server.pool, core.members.state(server)] += 1
         return found
+
+    def rates() -> dict[Labels, float]:
+        found: dict[str, list[float]] = {pool: [] for pool in counts.pools}
+        for server in core.servers.values():
+            found[server.pool].append(server.rate)
+        return {(pool,): sum(rates) / len(rates) if rates else 0.0 for pool, rates in found.items()}
+
+    def set_aside() -> dict[Labels, float]:
+        return {(why,): count for why, count in core.members.set_aside_total.items()}
 
     metrics.add(_metric("servers", "Servers that are linked", "gauge", "pool", "state"), servers)
     metrics.add(
-        _metric("pull_messages_held", "Pull-messages that the policy holds", "gauge"),
-        lambda: core.policy.held_total,
+        _metric(
+            "server_rate", "Service rate of one slot, jobs per time unit; the mean of the servers", "gauge", "pool"
+        ),
+        rates,
+    )
+    metrics.add(
+        _metric("set_aside_total", "Times that a server was set aside, by reason", "counter", "reason"), set_aside
+    )
+    metrics.add(
+        _metric("aside_ignored_total", "Times that all came back who were set aside: nobody else was left", "counter"),
+        lambda: core.members.ignored,
+    )
+    metrics.add(_metric("stale_views", "Servers whose views are stale", "gauge"), lambda: core.upkeep.stale_views)
+    metrics.add(
+        _metric("pull_messages_held", "Pull-messages that are held, also for servers that are set aside", "gauge"),
+        lambda: core.held_total,
     )
     metrics.add(
         _metric("unheld_withdrawals_total", "Withdrawals of pull-messages that were not held", "counter"),

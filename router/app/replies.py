@@ -7,7 +7,8 @@ from math import isinf
 from typing import Any
 
 from router.events import EndJob
-from router.policy import Policy, Server
+from router.members import Members
+from router.policy import Server
 from router.protocol.http import end_status
 
 
@@ -38,7 +39,7 @@ def end_answer(router: str, effect: EndJob) -> tuple[int, bytes]:
     return end_status(outcome, reason), body.encode()
 
 
-def server_entry(server: Server, policy: Policy, draining: bool) -> dict[str, Any]:
+def server_entry(server: Server, members: Members) -> dict[str, Any]:
     """One server as this router knows it; `view` is null while it is unknown."""
     return {
         "id": server.id,
@@ -46,8 +47,9 @@ def server_entry(server: Server, policy: Policy, draining: bool) -> dict[str, An
         "rate": server.rate,
         "slots": server.slots,
         "capacity": "inf" if isinf(server.capacity) else int(server.capacity),
-        "state": "draining" if draining else "live",
+        "state": members.state(server),
         "view": server.view,
         "outstanding": server.outstanding,
-        "pull_messages": policy.held(server),
+        "failed": server.failed,
+        "pull_messages": members.held(server),
     }

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt
 
+from router.freshness import Stale
+from router.memory import MemoryRule
 from router.policy import Policy
 from router.process.limits import HttpLimits
 from router.protocol.errors import SettingsError
@@ -26,7 +28,10 @@ class RouterSettings(BaseModel):
         seed: The root seed.
         time_unit_s: Seconds in a time unit; scales the buckets of histograms.
         probe_timeout_s: The longest that a job waits for answers to its probes.
-        retries: How often a job whose server was lost is dispatched anew.
+        retries: How often a job that failed at a server, or with its link, is dispatched to another one, at random.
+        memory: When servers that fail or hang are set aside, in time units; left out: never.
+        stale_after: Views that no report has renewed for so many time units are stale; left out: none is.
+        stale: What a stale view counts as.
         ceiling: The most jobs in this router's system; beyond, they fail at once with reason `ceiling`.
         drain_limit_s: The longest that a router told to end waits for the jobs in its system.
         heartbeat_s: How often a peer that is silent is asked whether it is still there.
@@ -53,6 +58,9 @@ class RouterSettings(BaseModel):
     time_unit_s: Positive = 0.1
     probe_timeout_s: Positive = 1.0
     retries: NonNegativeInt = 0
+    memory: MemoryRule | None = None
+    stale_after: Positive | None = None
+    stale: Stale = "ignore"
     ceiling: PositiveInt = 100_000
     drain_limit_s: Positive = 30.0
     heartbeat_s: Positive = 10.0

@@ -164,8 +164,7 @@ class RouterWeb:
     async def get_servers(self, request: web.Request) -> web.Response:
         """Answer all servers."""
         core = self._driver.core
-        servers = core.servers.values()
-        return reply({"servers": [server_entry(s, core.policy, s.id in core.draining) for s in servers]})
+        return reply({"servers": [server_entry(server, core.members) for server in core.servers.values()]})
 
     async def get_policy(self, request: web.Request) -> web.Response:
         """Answer the policy in force."""

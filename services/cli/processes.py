@@ -34,6 +34,14 @@ def router(
     policy: Annotated[str, typer.Option(help="A policy's name, or a [policy] table as JSON.")] = "pull",
     seed: Seed = 1,
     time_unit_s: TimeUnit = 0.1,
+    retries: Annotated[int, typer.Option(help="How often a job that failed goes to another server.")] = 0,
+    memory: Annotated[
+        str, typer.Option(help='When servers that fail or hang are set aside, as JSON: {"failures": 3}.')
+    ] = "",
+    stale_after: Annotated[
+        float, typer.Option("--stale-after", help="When a view is stale, in time units; 0: never.")
+    ] = 0.0,
+    stale: Annotated[str, typer.Option(help="What a stale view counts as: ignore, average or full.")] = "ignore",
     events: Events = "",
     set: Settings = [],  # noqa: A002, B006 - typer reads the name and the default
     end_with_parent: WithParent = False,
@@ -47,6 +55,9 @@ def router(
 
     values = {"id": id, "host": host, "port": port, "seed": seed, "time_unit_s": time_unit_s, "events": events}
     values["policy"] = _policy(policy)
+    values |= {"retries": retries, "stale_after": stale_after or None, "stale": stale}
+    if memory:
+        values["memory"] = _table("--memory", memory, 'a table as JSON, as {"failures": 3}')
     settings = _make(RouterSettings, "router", values, set)
     make_parameters(settings.policy)  # the exact message, as JSON if that was asked for
     if end_with_parent:
@@ -152,17 +163,21 @@ def _load_endlessly(
 
 def _policy(text: str) -> dict[str, Any]:
     """A name, or a table as JSON."""
-    from router.protocol.errors import SettingsError
-
     if not text.lstrip().startswith("{"):
         return {"name": text}
+    return _table("--policy", text, "a policy's name, or a [policy] table as JSON")
+
+
+def _table(option: str, text: str, expected: str) -> dict[str, Any]:
+    from router.protocol.errors import SettingsError
+
     try:
         table = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise SettingsError(
-            f"--policy {text}: expected a policy's name, or a [policy] table as JSON: {error}"
-        ) from None
-    return dict(table)
+        raise SettingsError(f"{option} {text}: expected {expected}: {error}") from None
+    if type(table) is not dict:
+        raise SettingsError(f"{option} {text}: expected {expected}")
+    return table
 
 
 def _make(kind: Any, role: str, values: dict[str, Any], changes: list[str]) -> Any:

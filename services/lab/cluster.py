@@ -87,8 +87,19 @@ def router_commands(scenario: Scenario, port: int = 0) -> Iterator[tuple[str, li
         yield name, [
             "router", "--id", name, "--port", str(port + place if port else 0),
             "--policy", json.dumps(scenario.policy), "--seed", str(scenario.seed),
-            "--time-unit-s", repr(scenario.time_unit_s), "--end-with-parent",
+            "--time-unit-s", repr(scenario.time_unit_s), *_upkeep(scenario), "--end-with-parent",
         ]  # fmt: skip
+
+
+def _upkeep(scenario: Scenario) -> Iterator[str]:
+    """What the routers do about servers that fail, hang or fall silent, as options."""
+    routers = scenario.routers
+    if routers.retries:
+        yield from ("--retries", str(routers.retries))
+    if routers.memory is not None:
+        yield from ("--memory", routers.memory.model_dump_json(exclude_none=True))
+    if routers.stale_after is not None:
+        yield from ("--stale-after", repr(routers.stale_after), "--stale", routers.stale)
 
 
 def server_commands(scenario: Scenario, routers: Sequence[str]) -> Iterator[tuple[str, list[str]]]:

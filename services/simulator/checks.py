@@ -101,7 +101,7 @@ class Checks:
             known = router.core.servers.get(id)
             if known is None:
                 return  # they are being introduced
-            held += router.core.policy.held(known)
+            held += router.core.members.held(known)
             session = server.sessions.get(router.core.id)
             self.demand(
                 session is None or known.sent == session.seen, f"{router.core.id} and {id} count dispatches differently"
@@ -175,7 +175,7 @@ class WatchedRouter:
         )
         pull = core.policy.needs.pull
         if pull is not None and pull.stale != "duplicate":
-            twice = [server.id for server in core.servers.values() if core.policy.held(server) > 1]
+            twice = [server.id for server in core.servers.values() if core.members.held(server) > 1]
             checks.demand(not twice, f"{core.id} holds two pull-messages of {twice}")
 
 

@@ -131,6 +131,7 @@ def _routers(scenario: Scenario, names: list[str], replication: int) -> list[Rou
             make_policy(scenario.policy, Random(f"{scenario.seed}:{name}:policy{suffix}")),
             probe_timeout=float("inf"),
             ceiling=1 << 62,
+            **scenario.routers.upkeep,
         )
         for name in names
     ]

@@ -30,8 +30,8 @@ async def test_servers_are_shown_as_this_router_knows_them():
         shared = {"pool": "slow", "rate": 1.0, "slots": 1, "capacity": "inf", "state": "live", "outstanding": 0}
         assert await router.get("/v1/servers") == {
             "servers": [
-                {"id": "slow-1", **shared, "view": 3, "pull_messages": 0},
-                {"id": "slow-2", **shared, "view": None, "pull_messages": 1},
+                {"id": "slow-1", **shared, "view": 3, "failed": 0, "pull_messages": 0},
+                {"id": "slow-2", **shared, "view": None, "failed": 0, "pull_messages": 1},
             ]
         }
 
