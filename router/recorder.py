@@ -77,7 +77,7 @@ def recorded(core: RouterCore, book: Book, tag_of: Callable[[int], int]) -> Hand
         return effects
 
     entrances: dict[type, Any] = {
-        JobArrived: arrived, Pull: pulled, End: ended, ServerLeft: rest.left
+        JobArrived: arrived, Pull: pulled, End: ended, ServerLeft: rest.left, Withdraw: core.entrance(Withdraw)
     }  # fmt: skip
     other = rest.other
 
@@ -157,16 +157,14 @@ class _Rest:
 
     def _about_no_job(self, event: RouterEvent, now: float) -> None:
         match event:
-            case Withdraw():
-                what, server, word, number = Kind.WITHDRAWN, event.server, "", event.number
             case ServerJoined():
-                what, server, word, number = Kind.JOINED, event.server.id, "", NOTHING
+                what, server, word = Kind.JOINED, event.server.id, ""
             case ServerDraining():
-                what, server, word, number = Kind.DRAINING, event.server, "", NOTHING
+                what, server, word = Kind.DRAINING, event.server, ""
             case PolicyChanged():
-                what, server, word, number = Kind.POLICY, "", event.policy.name, NOTHING
+                what, server, word = Kind.POLICY, "", event.policy.name
             case Draining():
-                what, server, word, number = Kind.DRAINING, "", "", NOTHING
+                what, server, word = Kind.DRAINING, "", ""
             case _:
                 return
-        self._append(code(what), self._name(server), 0, self._name(word), now, NOTHING, NOTHING, NOTHING, number)
+        self._append(code(what), self._name(server), 0, self._name(word), now, NOTHING, NOTHING, NOTHING, NOTHING)

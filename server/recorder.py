@@ -32,10 +32,11 @@ def recorded(core: ServerCore, given: Handle, book: Book) -> Handle:
     """
     # What each job needs is done in closures, whose variables cost half of what attributes do.
     append, places, id, sessions = book.append, Places(book.name), book.name(core.spec.id), core.sessions
+    take = ServerCore.entrance(core, Dispatch)
     rest = _Rest(core, book)
 
     def dispatched(event: Dispatch, now: float) -> list[ServerEffect]:
-        effects = given(event, now)
+        effects = take(event, now)
         _, router, dispatch, _, _, number, _, _ = event
         number = NOTHING if number is None else number
         first = effects[0] if effects else None
@@ -121,16 +122,14 @@ class RecordedCore(ServerCore):
         book: Where to write. The other arguments are those of `ServerCore`.
     """
 
-    __slots__ = ("_recorded",)
+    # In the place of the method: a call less for each event.
+    __slots__ = ("handle",)
+    handle: Handle  # type: ignore[assignment]
 
     def __init__(self, *args: Any, book: Book, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._recorded = recorded(self, super().handle, book)
-
-    def handle(self, event: ServerEvent, now: float) -> list[ServerEffect]:
-        """As `ServerCore.handle`, and on record."""
-        return self._recorded(event, now)
+        self.handle = recorded(self, super().handle, book)
 
     def entrance(self, kind: type) -> Handle:
         """As `ServerCore.entrance`, and on record."""
-        return self._recorded
+        return self.handle

@@ -50,7 +50,7 @@ class Kind(IntEnum):
     ENDED: the job, with its outcome; `word`: the reason; `dispatch`: the one that ended with it, if there was one.
     RETRIED: this dispatch has ended, and the job goes on.
     ORPHANED: an end of a dispatch that had ended already.
-    PULLED, WITHDRAWN: a pull-message of that number came, or was taken back.
+    PULLED: a pull-message of that number came.
     JOINED, DRAINING, LEFT: a server; DRAINING without a server is the process itself.
     POLICY: `word` is in force from now on.
 
@@ -68,7 +68,6 @@ class Kind(IntEnum):
     RETRIED = 4
     ORPHANED = 5
     PULLED = 6
-    WITHDRAWN = 7
     JOINED = 8
     DRAINING = 9
     LEFT = 10
