@@ -238,7 +238,7 @@ class RouterCore(Roster):
             return [self._failed(record, event) if outcome == "failed" else self._gone(record, event), *effects]
         if outcome == "failed":
             return [self._failed(record, event)]
-        tally.ends[outcome, reason] += 1
+        tally.ends[tally.kind_of_end(outcome, reason) if reason else (outcome, reason)] += 1
         return [build(EndJob, (job, outcome, reason, server, event, tally.policy, fallback))]
 
     def _impossible(self, server: Server, seen: int) -> RemoteProtocolError:

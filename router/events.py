@@ -89,6 +89,10 @@ class EndJob(NamedTuple):
 RouterEffect = Dispatch | Probe | EndJob | StartTimer
 
 
+MOST_ENDS = 50
+"""Kinds of end that are told apart."""
+
+
 class Tally:
     """What one policy has done so far; plain counts, read at scrape time.
 
@@ -115,3 +119,8 @@ class Tally:
         self.retries = 0
         self.stale = 0
         self.undecided = 0
+
+    def kind_of_end(self, outcome: Outcome, reason: str) -> tuple[Outcome, str]:
+        """Under what an end is counted. Servers give the reason: with ever new ones there would be ever more kinds."""
+        kind = outcome, reason
+        return kind if kind in self.ends or len(self.ends) < MOST_ENDS else (outcome, "other")

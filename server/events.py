@@ -98,6 +98,15 @@ class ReportDue(NamedTuple):
     needs_changes: int
 
 
+def is_void(timer: object) -> bool:
+    """Whether a timer has lost its meaning for good: nothing would follow from it."""
+    if isinstance(timer, PatienceEnded | ServiceEnded):
+        return timer.work.state is Work.GONE
+    if isinstance(timer, ReportDue):
+        return not timer.session.up or timer.session.needs_changes != timer.needs_changes
+    return False
+
+
 ServerEvent = (
     Dispatch | Probe | RouterJoined | NeedsChanged | RouterLeft | Open | Drain | RateChanged | Disturbed
     | ServiceEnded | PatienceEnded | ReportDue

@@ -1,7 +1,7 @@
 """What is due, and when: a heap of future events in the order in which they must happen."""
 
-from collections.abc import Iterator
-from heapq import heappop, heappush
+from collections.abc import Callable, Iterator
+from heapq import heapify, heappop, heappush
 from itertools import count
 from math import inf
 from typing import Generic, TypeVar
@@ -12,7 +12,8 @@ Item = TypeVar("Item")
 class DueHeap(Generic[Item]):
     """Future events, taken out in the order of (instant, order of scheduling).
 
-    Nothing is ever removed before its instant: who cancels an event forgets it, and ignores it when it comes.
+    Nothing is removed one by one: who cancels an event forgets it, and ignores it when it comes. Where such events
+    may lie far ahead, `sweep` takes them out together.
 
     Rule: of two events with the same instant the one pushed first comes first. Items are never compared.
     Units: instants are floats on one clock of the owner's choice (seconds or time units); never NaN.
@@ -44,6 +45,11 @@ class DueHeap(Generic[Item]):
         """
         at, _, item = heappop(self._heap)
         return at, item
+
+    def sweep(self, is_void: Callable[[Item], bool]) -> None:
+        """Take out all events that have lost their meaning; the order of the others stays."""
+        self._heap[:] = [entry for entry in self._heap if not is_void(entry[2])]
+        heapify(self._heap)
 
     def pop_due(self, now: float) -> Iterator[tuple[float, Item]]:
         """Take out, one by one, all events whose instants are at or before `now`.

@@ -31,12 +31,16 @@ from server.core import (
     ServerEffect,
     ServerEvent,
 )
+from server.events import is_void
 from server.recorder import RecordedCore
 
 Put = Callable[[Message], bool]
 
 # Lags are shown from 10 µs to 100 ms.
 _USUAL_LAG_S = 1e-3
+
+_FEW_TIMERS = 10_000
+"""Of so many, nobody asks whether they have lost their meaning."""
 
 
 class ServerDriver:
@@ -97,6 +101,7 @@ class ServerDriver:
         self._unit_s = settings.time_unit_s
         self._puts: dict[str, Put] = {}
         self._due: DueHeap[tuple[ServerCore, ServerEvent]] = DueHeap()
+        self._most_due = _FEW_TIMERS
         self._timer = PreciseTimer(asyncio.get_running_loop(), self._on_timer, timer_kind)
         self._emptied = asyncio.Event()
 
@@ -121,7 +126,7 @@ class ServerDriver:
                 if due.next_at <= now:  # a service of size 0 ends before the next message
                     self._hand_over(now)
         finally:
-            self._timer.arm(due.next_at)
+            self._arm()
 
     def open(self) -> None:
         """The links are up: every server posts its first pull-message."""
@@ -187,13 +192,21 @@ class ServerDriver:
             for core in cores:
                 self._perform(core, core.handle(event, now))
         finally:
-            self._timer.arm(self._due.next_at)
+            self._arm()
+
+    def _arm(self) -> None:
+        due = self._due
+        if len(due) > self._most_due:
+            # Patience may end in years, long after its job has: such timers must not pile up until then.
+            due.sweep(lambda item: is_void(item[1]))
+            self._most_due = 2 * len(due) + _FEW_TIMERS
+        self._timer.arm(due.next_at)
 
     def _on_timer(self) -> None:
         try:
             self._hand_over(self.clock())
         finally:
-            self._timer.arm(self._due.next_at)
+            self._arm()
 
     def _hand_over(self, now: float) -> None:
         """Hand over all timers due at or before `now`, also those that arise meanwhile."""
