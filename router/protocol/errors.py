@@ -6,6 +6,8 @@ A message says what was expected, what was found, where, and what to do. An outc
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class HerdlessError(Exception):
     """Any error that Herdless raises on purpose."""
@@ -28,4 +30,14 @@ class TransportError(HerdlessError):
 
 
 class InvariantViolation(HerdlessError):
-    """Herdless contradicts itself; the message tells the story and how to replay it."""
+    """Herdless contradicts itself; the message tells the story and how to replay it.
+
+    Args:
+        what: What cannot be, and how to see it again.
+        story: What happened before, in order, a line each.
+    """
+
+    def __init__(self, what: str, story: Iterable[str] = ()) -> None:
+        self.what = what
+        self.story = tuple(story)
+        super().__init__("\n  ".join((what, *self.story)))

@@ -67,10 +67,10 @@ class Checks:
     def demand(self, holds: bool, what: str) -> None:
         """Raise, with the story, unless it holds."""
         if not holds:
-            story = "\n  ".join(self._story)
             raise InvariantViolation(
                 f"{what}, at instant {self._now!r}, after event {self.events}. The latest events, which the same "
-                f"scenario, seed and replication repeat:\n  {story}"
+                "scenario, seed and replication repeat:",
+                self._story,
             )
 
     def before(self, name: str, event: Any, now: float) -> None:

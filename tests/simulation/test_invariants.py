@@ -95,7 +95,10 @@ def spoilt(table: dict[str, Any]) -> str:
     """What is said of a run in which something is wrong."""
     with pytest.raises(InvariantViolation) as caught:
         watched(table, "queues", "no delay")
-    return str(caught.value)
+    # The story is part of the error and of its message: the latest events, the last of which is to blame.
+    story = caught.value.story
+    assert story and str(caught.value) == "\n  ".join((caught.value.what, *story))
+    return caught.value.what
 
 
 def test_a_job_that_overtakes_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
