@@ -254,7 +254,7 @@ class RouterCore(Roster):
         outcome: Outcome = "failed"
         if end is not None:
             outcome, reason = end.outcome, end.reason
-        tally.ends[outcome, reason] += 1
+        tally.ends[tally.kind_of_end(outcome, reason)] += 1
         return EndJob(job, outcome, reason, server, end, tally.policy, fallback)
 
     def _failed(self, record: InFlight, end: End) -> Dispatch | EndJob:
