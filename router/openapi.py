@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from router.protocol.http import MAX_BODY_BYTES, MAX_JOB_BYTES, OUR_MISTAKE, STATUS, TURNED_AWAY
+from router.protocol.http import MAX_BODY_BYTES, MAX_JOB_BYTES, MAX_KEY, OUR_MISTAKE, STATUS, TURNED_AWAY
 from router.protocol.messages import Outcome
 from router.protocol.openapi import (
     SHOW_DESCRIPTION,
@@ -35,6 +35,8 @@ class Job(Part):
     """How much service it needs; the mean is 1."""
     patience: Amount | None = None
     """How long it will wait; null: for ever."""
+    key: Annotated[str, Field(min_length=1, max_length=MAX_KEY, pattern="^[ -~]+$")] | None = None
+    """A job with a key is served at most once; whoever sends it again is told the same end."""
 
 
 class JobEnd(Part):
@@ -152,6 +154,7 @@ _JOB_ENDS = {
     503: Reply("There is no place for it now: it may be tried again.", _end("blocked", reasons=TURNED_AWAY)),
     STATUS["abandoned"]: Reply("Its patience ended.", _end("abandoned")),
 }
+_KEY: Schema = {"type": "string", "minLength": 1, "maxLength": MAX_KEY, "pattern": "^[ -~]+$"}
 _TO_WEBSOCKET = {
     101: Reply("The protocol changes to WebSocket (RFC 6455); docs/protocol.md says what is spoken there.")
 }
@@ -159,7 +162,10 @@ _TO_WEBSOCKET = {
 _OPERATIONS = (
     Operation(
         "POST", "/v1/jobs", "Send one job and wait for its end", _JOB_ENDS,
-        {400: ("json", "job"), 408: ("slow",), 413: ("too_long",)},
+        {400: ("json", "job"), 408: ("slow",), 409: ("key",), 413: ("too_long",)},
+        parameters=(
+            Parameter("Idempotency-Key", "header", "The key of the job, if the body has none.", _KEY),
+        ),
         details=f"Without a body a job has size 1 and waits for ever. At most {MAX_JOB_BYTES} bytes.",
         body=ref(Job), guarded=True,
     ),

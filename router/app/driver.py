@@ -88,13 +88,16 @@ class RouterDriver:
 
     # -- jobs and messages --------------------------------------------------------------------
 
-    def submit(self, jobs: Iterable[tuple[Any, float, float | None]], on_end: OnEnd, now: float) -> None:
+    def submit(
+        self, jobs: Iterable[tuple[Any, float, float | None]], on_end: OnEnd, now: float, kind: type[Job] = Job
+    ) -> None:
         """Take jobs in.
 
         Args:
             jobs: `(tag, size, patience)` each; the tag is handed back with the end.
             on_end: Told the one end of each of them, perhaps before this returns.
             now: The instant of their arrival: now, by the monotonic clock.
+            kind: `OnceJob`: they are served at most once.
         """
         if self._timers:
             self._hand_over_due(now)
@@ -103,7 +106,7 @@ class RouterDriver:
             for tag, size, patience in jobs:
                 self._number = number = number + 1
                 self._jobs[number] = (now, on_end, tag)
-                arrived = JobArrived(Job(number, size, patience))
+                arrived = JobArrived(kind(number, size, patience))
                 before_s = perf_counter()
                 effects = self._handle(arrived, now)
                 self.counts.decision_s += perf_counter() - before_s

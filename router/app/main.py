@@ -8,6 +8,7 @@ from time import monotonic
 
 from router.app.counts import Counts
 from router.app.driver import RouterDriver
+from router.app.keys import Keys
 from router.app.links import Links
 from router.app.metrics import router_metrics
 from router.app.settings import RouterSettings, policy_in_time
@@ -58,8 +59,9 @@ class RouterApp:
         self.links = Links(self.driver, identity, settings)
         self.streams = Streams(self.driver, identity, settings)
         guests = Guests(settings.http, counts.http_refusals)
-        metrics = router_metrics(self.driver, policies, access, guests)
-        web = RouterWeb(settings, self.driver, self.links, self.streams, guests, metrics, rng)
+        keys = Keys(settings.keys_most, settings.keys_kept_s)
+        metrics = router_metrics(self.driver, policies, access, guests, keys)
+        web = RouterWeb(settings, self.driver, self.links, self.streams, guests, keys, metrics, rng)
         self.web = web.application(access)
 
     async def drain(self) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from router.app.counts import PEERS, Counts, Traffic, Waits
 from router.app.driver import RouterDriver
+from router.app.keys import Keys
 from router.app.wire import REFUSALS
 from router.events import Tally
 from router.members import STATES
@@ -15,7 +16,7 @@ from router.process.metrics import Labels, Metric, Metrics
 from router.protocol.messages import End, Outcome, Pull, Report, Withdraw
 
 RECEIVED = {Pull: "pull", Withdraw: "withdraw", Report: "report", End: "end"}
-HTTP_REFUSALS = ("job", "json", "limit", "settings", "slow", "too_long", "too_often", "websocket")
+HTTP_REFUSALS = ("job", "json", "key", "limit", "settings", "slow", "too_long", "too_often", "websocket")
 WEBSOCKETS = {"/v1/link": "server", "/v1/stream": "generator"}
 HOPS = {"generator": "generator_router", "server": "server_router"}
 ENDS: tuple[tuple[Outcome, str], ...] = (
@@ -29,7 +30,9 @@ def _metric(name: str, meaning: str, kind: str, *labels: str) -> Metric:
     return Metric(f"herdless_router_{name}", meaning, kind, labels)  # type: ignore[arg-type]
 
 
-def router_metrics(driver: RouterDriver, policies: Sequence[str], access: Access, guests: Guests) -> Metrics:
+def router_metrics(
+    driver: RouterDriver, policies: Sequence[str], access: Access, guests: Guests, keys: Keys
+) -> Metrics:
     """The metrics of one router, with a series for each of `policies` from the start."""
     metrics = Metrics()
     _add_work(metrics, driver, policies)
@@ -38,6 +41,11 @@ def router_metrics(driver: RouterDriver, policies: Sequence[str], access: Access
     _add_wire(metrics, driver, access)
     connections = _metric("http_connections", "Connections that are open, WebSockets included", "gauge")
     metrics.add(connections, lambda: guests.open)
+    metrics.add(_metric("keys", "Keys of jobs that are known", "gauge"), lambda: len(keys))
+    metrics.add(
+        _metric("repeated_keys_total", "Jobs whose key was known, and that were not taken a second time", "counter"),
+        lambda: keys.repeated,
+    )
     return metrics
 
 

@@ -9,13 +9,15 @@ from time import monotonic
 
 from aiohttp import web
 
-from router.app.bodies import read_job, read_json
+from router.app.bodies import read_job, read_json, read_keyed_job
 from router.app.driver import RouterDriver
+from router.app.keys import Answer, Keys
 from router.app.links import Links
 from router.app.replies import BadRequest, end_answer, server_entry
 from router.app.settings import RouterSettings, policy_in_time
 from router.app.stream import Streams
 from router.events import EndJob
+from router.jobs import OnceJob
 from router.openapi import description
 from router.process.access import Access
 from router.process.fastpath import Connection, FastPath
@@ -35,6 +37,7 @@ class RouterWeb:
         driver: Takes the jobs.
         links: Serves the servers. `streams`: serves the generators.
         guests: Who is connected.
+        keys: The jobs that carry a key.
         metrics: What `GET /metrics` shows.
         rng: The random stream of the policies.
     """
@@ -46,6 +49,7 @@ class RouterWeb:
         links: Links,
         streams: Streams,
         guests: Guests,
+        keys: Keys,
         metrics: Metrics,
         rng: Random,
     ) -> None:
@@ -57,6 +61,7 @@ class RouterWeb:
         self._metrics = metrics
         self._rng = rng
         self._loop = asyncio.get_running_loop()
+        self._keys = keys
         # Each change is told to every server, which answers: in a tight loop that would bury the links.
         self._changes: deque[float] = deque(maxlen=settings.max_policy_changes)
 
@@ -99,7 +104,10 @@ class RouterWeb:
     async def post_job(self, request: web.Request) -> web.Response:
         """Take one job in and answer its end."""
         try:
-            size, patience = await _read_job(request)
+            body = await _body(request, MAX_JOB_BYTES)
+            key, size, patience = read_keyed_job(body, request.headers.get("Idempotency-Key"))
+            if key is not None:
+                return _answer(*await asyncio.shield(self._keyed(key, size, patience)))
         except BadRequest as error:
             return self._refuse(error)
         waiter: asyncio.Future[EndJob] = self._loop.create_future()
@@ -107,8 +115,24 @@ class RouterWeb:
         effect = await waiter
         if request.transport is None or request.transport.is_closing():
             self._driver.counts.unheard["http"] += 1  # the client is gone; the job ran on
-        status, body = end_answer(self._settings.id, effect)
-        return web.Response(body=body, status=status, content_type="application/json")
+        return _answer(*end_answer(self._settings.id, effect))
+
+    def _keyed(self, key: str, size: float, patience: float | None) -> asyncio.Future[Answer]:
+        """The answer to a job with a key: a new one is taken in, one that is known has or gets its one answer."""
+        now, job = monotonic(), (size, patience)
+        answer = self._keys.find(key, job, now)
+        if answer is None:
+            answer = self._loop.create_future()
+            self._keys.begin(key, job, answer)
+            try:
+                self._driver.submit(((key, size, patience),), self._keyed_ended, now, OnceJob)
+            except Exception:
+                self._keys.drop(key)
+                raise
+        return answer
+
+    def _keyed_ended(self, effect: EndJob, key: str) -> None:
+        self._keys.ended(key, effect, Answer(*end_answer(self._settings.id, effect)), monotonic())
 
     def _job_ended(self, effect: EndJob, waiter: asyncio.Future[EndJob]) -> None:
         if waiter.done():  # cancelled: the process ends and waits no longer
@@ -213,5 +237,5 @@ async def _body(request: web.Request, limit: int) -> bytes:
     return body
 
 
-async def _read_job(request: web.Request) -> tuple[float, float | None]:
-    return read_job(await _body(request, MAX_JOB_BYTES))
+def _answer(status: int, body: bytes) -> web.Response:
+    return web.Response(body=body, status=status, content_type="application/json")

@@ -6,6 +6,7 @@ from router.protocol.messages import Outcome
 
 MAX_BODY_BYTES = 64 << 10
 MAX_JOB_BYTES = 1024  # a job is some tens of bytes
+MAX_KEY = 200
 
 STATUS: dict[Outcome, int] = {"served": 200, "blocked": 503, "abandoned": 504, "failed": 502}
 TURNED_AWAY = ("no_server", "draining", "ceiling")

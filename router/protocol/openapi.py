@@ -65,10 +65,10 @@ class Reply(NamedTuple):
 
 
 class Parameter(NamedTuple):
-    """A part of the path or query that varies."""
+    """A part of the path or query that varies, or a header field."""
 
     name: str
-    where: Literal["path", "query"]
+    where: Literal["path", "query", "header"]
     meaning: str
     schema: Schema
 

@@ -8,6 +8,7 @@ from random import Random
 
 import yaml
 
+from router.app.keys import Keys
 from router.app.main import RouterApp
 from router.app.metrics import router_metrics
 from router.app.settings import RouterSettings
@@ -46,7 +47,7 @@ async def catalogue() -> list[Metric]:
     endless.stop()
     load = load_metrics(endless, 1.0, Access(None))
     exporter = exporter_metrics(Watch(ExporterSettings(scenario, "127.0.0.1:1")))
-    of_router = router_metrics(router.driver, policy_names(), Access(None), Guests())
+    of_router = router_metrics(router.driver, policy_names(), Access(None), Guests(), Keys(1, 1.0))
     all_of = (of_router, server, load, console_metrics({}), exporter)
     return [metric for metrics in all_of for metric in metrics.catalogue]
 

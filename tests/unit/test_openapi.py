@@ -109,6 +109,11 @@ async def test_a_router_gives_every_answer_that_is_described() -> None:
             posted = one.post({"size": 1.5, "patience": None})
             await peer.end(await peer.dispatch(), outcome=outcome, reason="unplugged" if outcome == "failed" else "")
             await posted
+        keyed = one.post({"key": "k"})
+        held = await peer.dispatch()
+        assert await ask(one.client, "POST", "/v1/jobs", b'{"size": 2}', {"Idempotency-Key": "k"}) == 409
+        await peer.end(held)
+        await keyed
         await one.stream()
         for path in ("/v1/link", "/v1/stream"):
             assert await ask(one.client, "GET", path) == 400
