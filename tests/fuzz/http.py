@@ -10,6 +10,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -17,7 +18,10 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from random import Random
 from typing import Any
+
+from tests.fuzz.seeds import connections
 
 ROOT = Path(__file__).parents[2]
 WORK = ROOT / "build" / "fuzz"
@@ -31,14 +35,15 @@ UNIT_S = 1e-15
 class Process:
     """A process under test."""
 
-    def __init__(self, popen: subprocess.Popen[str]) -> None:
+    def __init__(self, popen: subprocess.Popen[str], log: Path) -> None:
         self.popen = popen
+        self.log = log
         self.url: str = self._line()["url"]
 
     def _line(self) -> Any:
         assert self.popen.stdout is not None
         line = self.popen.stdout.readline()
-        assert line, f"the process ended with {self.popen.wait(BOUND_S)}"
+        assert line, f"the process ended with {self.popen.wait(BOUND_S)} and said: {self.log.read_text()[-2000:]}"
         return json.loads(line)
 
     def held(self) -> dict[str, int]:
@@ -46,6 +51,10 @@ class Process:
         self.popen.send_signal(signal.SIGUSR1)
         found: dict[str, int] = self._line()
         return found
+
+    def errors(self) -> list[str]:
+        """The lines of its log that tell of a mistake of ours."""
+        return [line for line in self.log.read_text().splitlines() if " ERROR " in line or "Traceback" in line]
 
     def end(self) -> int:
         self.popen.send_signal(signal.SIGTERM)
@@ -57,9 +66,13 @@ def started(role: str, token: str | None, **settings: Any) -> Iterator[Process]:
     """Start a process; whatever happens, it does not outlive this."""
     environment = os.environ | {"PYTHONPATH": str(ROOT)} | ({"HERDLESS_TOKEN": token} if token else {})
     command = [sys.executable, "-m", "tests.fuzz.watched", role, json.dumps(settings)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as popen:
+    log = WORK / f"{role}.log"
+    with (
+        log.open("w") as writing,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=writing, text=True, env=environment) as popen,
+    ):
         try:
-            yield Process(popen)
+            yield Process(popen, log)
         finally:
             popen.kill()
 
@@ -91,7 +104,6 @@ def tried(schemathesis: str, process: Process, token: str | None, examples: int)
     if not token:  # the description names what needs a token where there is one
         for operation in (found for path in description["paths"].values() for found in path.values()):
             operation["security"] = []
-    WORK.mkdir(parents=True, exist_ok=True)
     (WORK / "openapi.json").write_text(json.dumps(description))
     command = [
         schemathesis, "--config-file", str(CONFIG), "run", "openapi.json", "--url", process.url, "-n", str(examples),
@@ -102,7 +114,39 @@ def tried(schemathesis: str, process: Process, token: str | None, examples: int)
     return int(requests[1]) if requests else 0, ran.returncode == 0, ran.stdout + ran.stderr
 
 
+def sent_raw(process: Process, count: int) -> list[str]:
+    """Send bytes that are hardly HTTP any more, one connection each; what was answered otherwise than it should."""
+    host, port = process.url.removeprefix("http://").rsplit(":", 1)
+    rng, wrong = Random(count), []
+    for _ in range(count):
+        data = _spoiled(rng.choice(connections()), rng)
+        try:
+            with socket.create_connection((host, int(port)), BOUND_S) as connection:
+                connection.sendall(data)
+                connection.shutdown(socket.SHUT_WR)
+                answer = b""
+                while chunk := connection.recv(1 << 16):
+                    answer += chunk
+        except ConnectionError:  # it may close as soon as it knows enough
+            continue
+        except TimeoutError:
+            answer = b"no end"
+        if answer and not re.match(rb"HTTP/[01]\.[0-9] (?!500)[1-5][0-9][0-9] ", answer):
+            wrong.append(f"{data!r} was answered {answer[:200]!r}")
+    return wrong
+
+
+def _spoiled(data: bytes, rng: Random) -> bytes:
+    """The same bytes but for a few: cut, doubled, changed or inserted."""
+    for _ in range(rng.randrange(1, 4)):
+        begin, end = sorted((rng.randrange(len(data) + 1), rng.randrange(len(data) + 1)))
+        other = rng.choice((b"", data[begin:end] * 2, rng.randbytes(3), b"\r\n", b"\0", b"9" * 30, b"\r\n\r\n"))
+        data = data[:begin] + other + data[rng.choice((begin, end)) :]
+    return data[:50_000]
+
+
 def main(schemathesis: str, examples: int = 300) -> int:
+    WORK.mkdir(parents=True, exist_ok=True)
     schemathesis, wrong = str(Path(schemathesis).absolute()), []
     for token in (None, TOKEN):
         with ExitStack() as stack:
@@ -115,17 +159,19 @@ def main(schemathesis: str, examples: int = 300) -> int:
             for name, process in (("router", router), ("servers", servers)):
                 before, began = settled(process, process.held()), time.monotonic()
                 requests, well, said = tried(schemathesis, process, token, examples)
+                faults = sent_raw(process, 10 * examples) + process.errors()
                 after = settled(process, before)
                 clean = after["files"] == before["files"] and after["tasks"] == before["tasks"]
+                fine = well and clean and not faults
                 print(
-                    f"{name:8} {'with a token' if token else 'no token':12} {requests:7,} requests "
-                    f"{time.monotonic() - began:6.0f} s  before {before}, after {after}  "
-                    f"{'ok' if well and clean else 'FINDING'}",
+                    f"{name:8} {'with a token' if token else 'no token':12} {requests:7,} requests and "
+                    f"{10 * examples:,} spoiled ones, {time.monotonic() - began:4.0f} s; "
+                    f"before {before}, after {after}: {'ok' if fine else 'FINDING'}",
                     flush=True,
                 )
-                if not (well and clean):
+                if not fine:
                     wrong.append(name)
-                    print(said)
+                    print(said, *faults[:20], sep="\n")
             codes = [process.end() for process in (servers, router)]
             if codes != [0, 0]:
                 wrong.append(f"exit codes {codes}")
