@@ -13,6 +13,9 @@ from services.measure.quantities import ABANDONED, SERVED
 from services.measure.records import Records
 from services.scenario import Scenario
 
+HARMLESS = {"slow", "fail", "delay", "resume", "heal"}
+"""Kinds of faults after which every pull-message is still where its server believes it to be."""
+
 
 @dataclass(frozen=True)
 class Check:
@@ -66,7 +69,8 @@ class Totals:
 def totals(
     before: Mapping[str, Samples], after: Mapping[str, Samples], routers: Sequence[str], servers: Sequence[str]
 ) -> Totals:
-    """Add up what the processes, by URL, have counted."""
+    """Add up what the processes, by URL, have counted; of an incarnation that began later, nothing was before."""
+    before = {url: before.get(url, Samples("")) for url in after}
 
     def gain(urls: Sequence[str], name: str, **labels: str) -> int:
         return round(sum(after[url].total(name, **labels) - before[url].total(name, **labels) for url in urls))
@@ -98,28 +102,36 @@ def totals(
     )
 
 
-def conservation(records: Records, found: Totals) -> list[Check]:
-    """Every job that was sent arrived once and ended once, at the generator, the routers and the servers."""
+def conservation(records: Records, found: Totals, *, ended_early: bool = False, unsent: int = 0) -> list[Check]:
+    """Every job that was sent arrived once and ended once, at the generator, the routers and the servers.
+
+    Args:
+        records: One row a job.
+        found: What all counters gained.
+        ended_early: Processes have ended within the run: nobody knows the last that they counted.
+        unsent: Jobs that the generator gave up itself, because a router was not to be reached or was lost.
+    """
     jobs = len(records.intended)
     ended = int((records.outcome >= 0).sum())
+    sent = int(np.isfinite(records.sent).sum())
     failed = found.ends["failed"]
     checks = [
         Check("conservation.generator", "jobs of the schedule = their ends", ended, jobs),
-        Check("conservation.sent", "jobs at routers = jobs sent", found.jobs, int(np.isfinite(records.sent).sum())),
+        Check("conservation.sent", "jobs at routers = jobs sent", found.jobs, sent, unsent),
         Check("conservation.routers", "ends at routers = jobs", sum(found.ends.values()) + found.in_flight, found.jobs),
     ]
     if found.served_at is not None:
         received, left = found.served_at
-        checks += [
-            Check("conservation.dispatches", "jobs at servers = dispatches", received, found.dispatches, failed),
-            Check("conservation.servers", "ends at servers = jobs", left, received),
-        ]
+        if not ended_early:
+            text = "jobs at servers = dispatches"
+            checks.append(Check("conservation.dispatches", text, received, found.dispatches, failed))
+        checks.append(Check("conservation.servers", "ends at servers = jobs", left, received))
     return checks
 
 
 def identities(scenario: Scenario, records: Records, found: Totals) -> list[Check]:
-    """The message identities of the policy, if it has some."""
-    if scenario.policy_name != "pull":
+    """The message identities of the policy, if it has some, and no link was lost."""
+    if scenario.policy_name != "pull" or not HARMLESS.issuperset(fault.kind for fault in scenario.timeline()):
         return []
     pulls, used = found.sent["pull"], found.dispatches - found.fallbacks
     in_time = found.sent["withdraw"] - found.unheld

@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import aiohttp
 
 from router.process.client import open_session
-from router.protocol.notices import MAX_SERVERS
 from services.lab.errors import RunInvalid
 from services.lab.events import Rings
-from services.lab.process import Process, first_death, stop_all
+from services.lab.process import Process
+from services.lab.relay import Relay
+from services.lab.running import Running
 from services.scenario import Scenario
+from services.scenario_faults import HEARTBEAT_S
 
 READY_LIMIT_S = 30.0
 POLL_S = 0.05
@@ -30,19 +32,29 @@ class Cluster:
     Attributes:
         routers: Their URLs, in order. `servers`: those of the server processes.
         names: Of all processes by URL.
-        processes: Those that the lab has started; none when the cluster was there before.
+        running: What the lab has started, and may strike; `None`: the cluster was there before.
+        relays: Between a router and a server process, where a fault of the scenario needs one.
+        server_commands: How each server process is started, those included that are to be added.
     """
 
     routers: list[str]
     servers: list[str]
     names: dict[str, str]
-    processes: Sequence[Process] = ()
+    running: Running | None = None
+    relays: Mapping[tuple[str, str], Relay] = field(default_factory=dict)
+    server_commands: Mapping[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def processes(self) -> Sequence[Process]:
+        """Those that the lab has started."""
+        return self.running.processes if self.running else ()
 
     async def death(self) -> RunInvalid:
-        """Wait until one of its processes ends."""
-        if not self.processes:
+        """Wait until one of its processes ends that nobody has asked to."""
+        if self.running is None:
             await asyncio.Event().wait()
-        return await first_death(self.processes)
+        assert self.running is not None
+        return await self.running.death()
 
 
 @asynccontextmanager
@@ -60,25 +72,29 @@ async def start_cluster(
     Raises:
         RunInvalid: One of them died, or they did not get ready in time.
     """
-    processes: list[Process] = []
+    running = Running(logs)
+    relays: dict[tuple[str, str], Relay] = {}
 
-    async def start(arguments: dict[str, list[str]]) -> list[str]:
-        started = []
-        for name, command in arguments.items():
-            command += rings.options(name) if rings else []
-            started.append(await Process.start(name, command, logs / f"{name}.log"))
-            processes.append(started[-1])
-        return list(await asyncio.gather(*(process.listening() for process in started)))
+    async def start(commands: Mapping[str, list[str]]) -> list[str]:
+        options = {name: rings.options(name) if rings else [] for name in commands}
+        return await running.start_all({name: [*command, *options[name]] for name, command in commands.items()})
 
     try:
         routers = await start(dict(router_commands(scenario, port)))
-        servers = await start(dict(server_commands(scenario, routers)))
-        names = dict(zip([*routers, *servers], [process.name for process in processes], strict=True))
-        cluster = Cluster(routers, servers, names, processes)
+        for fault in scenario.timeline():
+            if fault.between is not None and (pair := (fault.between[0], fault.between[1])) not in relays:
+                relays[pair] = await Relay.start(running.urls[pair[0]])
+        commands = dict(server_commands(scenario, running.urls, relays))
+        first = {process.name for process in scenario.processes() if process.added_at is None}
+        servers = await start({name: command for name, command in commands.items() if name in first})
+        names = {url: name for name, url in running.urls.items()}
+        cluster = Cluster(routers, servers, names, running, relays, commands)
         await _ready(cluster, scenario.servers_total)
         yield cluster
     finally:
-        await stop_all(processes)
+        await running.close()
+        for relay in relays.values():
+            await relay.close()
 
 
 def router_commands(scenario: Scenario, port: int = 0) -> Iterator[tuple[str, list[str]]]:
@@ -87,7 +103,8 @@ def router_commands(scenario: Scenario, port: int = 0) -> Iterator[tuple[str, li
         yield name, [
             "router", "--id", name, "--port", str(port + place if port else 0),
             "--policy", json.dumps(scenario.policy), "--seed", str(scenario.seed),
-            "--time-unit-s", repr(scenario.time_unit_s), *_upkeep(scenario), "--end-with-parent",
+            "--time-unit-s", repr(scenario.time_unit_s), "--end-with-parent", *_watchful(scenario),
+            *_upkeep(scenario),
         ]  # fmt: skip
 
 
@@ -102,20 +119,27 @@ def _upkeep(scenario: Scenario) -> Iterator[str]:
         yield from ("--stale-after", repr(routers.stale_after), "--stale", routers.stale)
 
 
-def server_commands(scenario: Scenario, routers: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
-    """The name and the arguments of each server process: one a pool, more where a pool is too large for one."""
+def server_commands(
+    scenario: Scenario, routers: Mapping[str, str], relays: Mapping[tuple[str, str], Relay]
+) -> Iterator[tuple[str, list[str]]]:
+    """The name and the arguments of each server process, those included that faults add."""
     in_service = scenario.patience is not None and scenario.patience.in_service
-    for place, pool in enumerate(scenario.pools):
-        for part, first in enumerate(range(1, pool.servers + 1, MAX_SERVERS)):
-            name = f"servers-{pool.name}" + (f"-{part + 1}" if pool.servers > MAX_SERVERS else "")
-            capacity = "inf" if math.isinf(pool.capacity) else str(int(pool.capacity))
-            yield name, [
-                "server", "--id", name, "--port", "0", "--pool", pool.name, "--pool-index", str(place),
-                "--servers", str(min(MAX_SERVERS, pool.servers + 1 - first)), "--first", str(first),
-                "--rate", repr(pool.rate), "--slots", str(pool.slots), "--capacity", capacity,
-                "--seed", str(scenario.seed), "--time-unit-s", repr(scenario.time_unit_s),
-                *(["--in-service"] if in_service else []), "--routers", ",".join(routers), "--end-with-parent",
-            ]  # fmt: skip
+    for name, place, pool, first, servers, _ in scenario.processes():
+        capacity = "inf" if math.isinf(pool.capacity) else str(int(pool.capacity))
+        urls = [relays[router, name].url if (router, name) in relays else url for router, url in routers.items()]
+        yield name, [
+            "server", "--id", name, "--port", "0", "--pool", pool.name, "--pool-index", str(place),
+            "--servers", str(servers), "--first", str(first),
+            "--rate", repr(pool.rate), "--slots", str(pool.slots), "--capacity", capacity,
+            "--seed", str(scenario.seed), "--time-unit-s", repr(scenario.time_unit_s),
+            *(["--in-service"] if in_service else []), "--routers", ",".join(urls), "--end-with-parent",
+            *_watchful(scenario),
+        ]  # fmt: skip
+
+
+def _watchful(scenario: Scenario) -> list[str]:
+    """Where things go wrong, silent peers are asked sooner than usual, as the simulation has it."""
+    return ["--set", f"heartbeat_s={HEARTBEAT_S}"] if scenario.faults else []
 
 
 async def _ready(cluster: Cluster, servers: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
@@ -15,6 +15,7 @@ from router.registry import make_policy
 from services.lab.checks import Check, Totals, conservation, identities, totals
 from services.lab.cluster import Cluster
 from services.lab.errors import RunInvalid
+from services.lab.faults import Timeline
 from services.lab.process import Process, stop_all
 from services.lab.scrape import (
     READINGS,
@@ -32,12 +33,17 @@ from services.measure.quantities import FAILED, SERVED
 from services.measure.records import Fleet, Records, Run, select
 from services.measure.validity import invalidities
 from services.scenario import Scenario
+from services.scenario_faults import Fault
 from services.simulator.network import Delays
 
 Progress = Callable[[str, float], None]
 """Called now and then with what is being done and the share of it that is done."""
 
 EXIT_LIMIT_S = 30.0
+
+ENDING = {"kill", "restart", "drain"}
+HOLDING = {"hang", "cut", "delay"}
+"""Kinds of faults that end processes, and that hold messages up."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,8 @@ class Live:
         unanswered: Jobs without an end.
         cpu: Cores used within the window, by process.
         timer_lag_s: The 50th and 99th percentile of how late servers handled what was due, where they can be asked.
-        expositions: Everything that each process, by name, showed at the end.
+        expositions: Everything that each process, by name, showed at the end; of those that run then.
+        happened: What went wrong, at its real instants.
     """
 
     run: Run
@@ -65,16 +72,23 @@ class Live:
     cpu: dict[str, float]
     timer_lag_s: tuple[float, float] | None
     expositions: dict[str, str]
+    happened: Sequence[Fault] = ()
 
     @property
     def invalid(self) -> list[str]:
         """Why it says nothing about the theory; empty: it is valid."""
-        return invalidities(self.generation.lateness_p99_units, self.delay_p99_units, self.cpu, self.unanswered)
+        # What stands still or is cut off holds messages up, and not because the machine is busy.
+        delay = self.delay_p99_units if HOLDING.isdisjoint(fault.kind for fault in self.happened) else 0.0
+        return invalidities(self.generation.lateness_p99_units, delay, self.cpu, self.unanswered)
 
     def checks(self, scenario: Scenario) -> list[Check]:
         """What must hold in every run of this scenario, and whether it does."""
         records = self.run.records
-        return [*conservation(records, self.totals), *identities(scenario, records, self.totals)]
+        ended_early = not ENDING.isdisjoint(fault.kind for fault in self.happened)
+        reasons = self.generation.reasons
+        unsent = reasons.get("link_lost", 0) + reasons.get("no_router", 0) if ended_early else 0
+        checks = conservation(records, self.totals, ended_early=ended_early, unsent=unsent)
+        return [*checks, *identities(scenario, records, self.totals)]
 
 
 @dataclass(frozen=True)
@@ -113,13 +127,16 @@ async def measure_live(plan: Plan, cluster: Cluster, progress: Progress) -> Live
         RunInvalid: A process died.
     """
     scenario = plan.scenario
+    if scenario.timeline() and cluster.running is None:
+        raise SettingsError("faults: a cluster that was there before is not struck: leave --attach or [[faults]] out")
     scraper = Scraper(cluster.routers, cluster.servers)
     before = await scraper.read_once()
     command = ["load", str(plan.file), "--routers", ",".join(cluster.routers), "--out", str(plan.out)]
     command += ["--end-with-parent", *(["--http"] if plan.http else [])]
     generator = await Process.start("generator", command, plan.folder / "logs" / "generator.log")
+    happened: list[Fault] = []
     try:
-        await _until_done(generator, cluster, scraper, scenario, progress)
+        await _until_done(generator, cluster, scraper, scenario, progress, happened)
     finally:
         await stop_all([generator])
     after = await scraper.read_once()
@@ -127,36 +144,57 @@ async def measure_live(plan: Plan, cluster: Cluster, progress: Progress) -> Live
     plan.out.unlink()
 
     unit_s = scenario.time_unit_s
-    window = [generation.start_s + instant * unit_s for instant in (scenario.run.warmup, scenario.horizon)]
-    first, last = between(scraper.readings, *window)
+    calm_from, calm_to = _calm(scenario)
+    first, last = between(scraper.readings, *(generation.start_s + at * unit_s for at in (calm_from, calm_to)))
     names = cluster.names
     records = _records(generation, plan.fleet)
-    counted_jobs = select(records, (records.intended >= scenario.run.warmup) & (records.outcome == SERVED))
+    calm = (records.intended >= calm_from) & (records.intended <= calm_to)
+    counted_jobs = select(records, calm & (records.outcome == SERVED))
     home = generation.router_generator_units
     asked = share_asked(make_policy(scenario.policy, Random(0)), counted_jobs)
-    samples_after = {url: Samples(text) for url, text in after.items()}
-    counted = totals(
-        {url: Samples(text) for url, text in before.items()}, samples_after, cluster.routers, cluster.servers
-    )
     return Live(
         run=Run(plan.fleet, records, message_log(scraper.readings, generation.start_s, unit_s)),
         generation=generation,
         delays=measured_delays(first, last, counted_jobs, home, unit_s, asked),
         delay_p99_units=_delay_p99_units(counted_jobs),
-        totals=counted,
+        totals=totals(*scraper.incarnations(before, after)),
         unanswered=int((generation.records.outcome < 0).sum()),
         cpu={names[url]: share for url, share in cpu_shares(first, last).items()} | {"generator": generation.cpu_share},
-        timer_lag_s=_timer_lag_s([samples_after[url] for url in cluster.servers]),
-        expositions={names[url]: text for url, text in after.items()},
+        timer_lag_s=_timer_lag_s([Samples(after[url]) for url in cluster.servers]),
+        expositions={
+            names[url]: text
+            for url, text in after.items()
+            if cluster.running is None or cluster.running.is_up(names[url])
+        },
+        happened=happened,
     )
 
 
+def _calm(scenario: Scenario) -> tuple[float, float]:
+    """The part of the run whose delays are those of the machine: the window, or what of it comes before any fault."""
+    faults, warmup = scenario.timeline(), scenario.run.warmup
+    return warmup, faults[0].at if faults and faults[0].at > warmup else scenario.horizon
+
+
 async def _until_done(
-    generator: Process, cluster: Cluster, scraper: Scraper, scenario: Scenario, progress: Progress
+    generator: Process,
+    cluster: Cluster,
+    scraper: Scraper,
+    scenario: Scenario,
+    progress: Progress,
+    happened: list[Fault],
 ) -> None:
-    """Read counters until the generator has finished; any death ends it."""
+    """Read counters, and let happen what goes wrong, until the generator has finished; any death ends it."""
     every_s = max(SHORTEST_PAUSE_S, scenario.horizon * scenario.time_unit_s / READINGS)
-    done = asyncio.ensure_future(_follow(generator, progress))
+    began: asyncio.Future[float] = asyncio.get_running_loop().create_future()
+
+    async def strike() -> None:
+        if scenario.timeline():
+            timeline = Timeline(scenario, cluster, scraper, await began)
+            await timeline.run()
+            happened.extend(timeline.happened)
+
+    done = asyncio.gather(_follow(generator, progress, began), strike())
     death = asyncio.ensure_future(cluster.death())
     reading = asyncio.ensure_future(scraper.read_on(every_s))
     tasks = (done, death, reading)
@@ -174,8 +212,10 @@ async def _until_done(
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _follow(generator: Process, progress: Progress) -> None:
+async def _follow(generator: Process, progress: Progress, began: asyncio.Future[float]) -> None:
     while (line := await generator.says()) is not None:
+        if line.get("event") == "started":
+            began.set_result(line["start_s"])
         if line.get("event") == "progress":
             progress("live", line["sent"] / max(line["jobs"], 1))
         if line.get("event") == "done":

@@ -150,14 +150,3 @@ async def stop_all(processes: Sequence[Process], limit_s: float = TERM_LIMIT_S) 
         except asyncio.CancelledError:
             await stopping
             raise
-
-
-async def first_death(processes: Sequence[Process]) -> RunInvalid:
-    """Wait until one of these processes ends, which none should."""
-    waits = [asyncio.ensure_future(process.death()) for process in processes]
-    try:
-        done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        return done.pop().result()
-    finally:
-        for wait in waits:
-            wait.cancel()

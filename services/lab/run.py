@@ -84,7 +84,9 @@ def run(experiment: Experiment, options: Options, progress: Progress) -> Report:
     live = asyncio.run(_measure(scenario, folder, options, progress))
     audited = keep_and_audit(folder, live, scenario, tagged=not options.http)
     measured = measure(live.run, window_of(scenario))
-    paired = _replay(scenario, workload, live, options.replications, progress)
+    paired = _replay(
+        scenario.model_copy(update={"faults": list(live.happened)}), workload, live, options.replications, progress
+    )
     predictions = _predict(scenario)
     ideal = None
     # A trace cannot be drawn at any length, and faults have their instants.
@@ -247,6 +249,8 @@ def _details(live: Live, audited: Audited, folder: Path, options: Options, repli
         "delay_p99_units": plain(live.delay_p99_units),
         "timer_lag_s": None if live.timer_lag_s is None else plain(list(live.timer_lag_s)),
         "cpu": plain(live.cpu),
+        **({"happened": [{"at": plain(fault.at), "what": fault.words} for fault in live.happened]}
+           if live.happened else {}),
         "delays_units": {
             "generator_router": delays.generator_router, "router_server": delays.router_server,
             "server_router": delays.server_router, "router_generator": delays.router_generator,

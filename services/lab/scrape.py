@@ -21,6 +21,7 @@ from services.measure.records import MessageLog, Records
 from services.simulator.network import Delays
 
 READINGS = 200
+FAREWELL_S = 0.5
 SHORTEST_PAUSE_S = 0.25
 
 Key = tuple[str, frozenset[tuple[str, str]]]
@@ -89,11 +90,18 @@ class Scraper:
     Attributes:
         routers, servers: Their URLs; where no server process is known, routers say what they have received.
         readings: So far.
+        silent: URLs of those that are not asked, because they stand still or are gone: what they said last holds.
+        struck: URLs of those to which something has happened: that they do not answer is no surprise.
+        former: What earlier incarnations said last, by URL.
     """
 
     routers: Sequence[str]
     servers: Sequence[str]
     readings: list[Reading] = field(default_factory=list)
+    silent: set[str] = field(default_factory=set)
+    struck: set[str] = field(default_factory=set)
+    former: dict[str, list[str]] = field(default_factory=dict)
+    _last: dict[str, str] = field(default_factory=dict)
 
     async def read_on(self, every_s: float) -> None:
         """Read again and again, until cancelled."""
@@ -111,6 +119,38 @@ class Scraper:
             self.readings.append(self._sum_up(texts, time.monotonic()))
             return texts
 
+    async def farewell(self, url: str) -> None:
+        """Read a process for the last time, before something happens to it."""
+        self.struck.add(url)
+        async with open_session(FAREWELL_S) as session:
+            await self._text(session, url)
+        self.silent.add(url)
+
+    def begins_anew(self, url: str) -> None:
+        """A new incarnation has taken the place of a process, and counts from 0."""
+        self.former.setdefault(url, []).append(self._last.pop(url, ""))
+        self.silent.discard(url)
+
+    def incarnations(
+        self, before: Mapping[str, str], after: Mapping[str, str]
+    ) -> tuple[dict[str, Samples], dict[str, Samples], list[str], list[str]]:
+        """What each incarnation has said first and last, and which of them are routers, and which servers.
+
+        Args:
+            before: What all processes have said at the beginning, by URL.
+            after: What they said at the end.
+        """
+        first: dict[str, Samples] = {}
+        last: dict[str, Samples] = {}
+        names: dict[str, list[str]] = {}
+        for url, text in after.items():
+            texts = [*self.former.get(url, ()), text]
+            names[url] = [f"{url} {number}" for number in range(len(texts))]
+            last.update({name: Samples(said) for name, said in zip(names[url], texts, strict=True)})
+            first[names[url][0]] = Samples(before.get(url, ""))
+        routers, servers = ([name for url in urls for name in names[url]] for urls in (self.routers, self.servers))
+        return first, last, routers, servers
+
     async def _read(self, session: aiohttp.ClientSession) -> Reading:
         before = time.monotonic()
         texts = await self._texts(session)
@@ -118,12 +158,26 @@ class Scraper:
 
     async def _texts(self, session: aiohttp.ClientSession) -> dict[str, str]:
         urls = [*self.routers, *self.servers]
-        return dict(zip(urls, await asyncio.gather(*(_text(session, url) for url in urls)), strict=True))
+        return dict(zip(urls, await asyncio.gather(*(self._text(session, url) for url in urls)), strict=True))
+
+    async def _text(self, session: aiohttp.ClientSession, url: str) -> str:
+        incarnations = len(self.former.get(url, ()))
+        if url not in self.silent:
+            try:
+                text = await _text(session, url)
+            except RunInvalid:
+                if url not in self.struck:
+                    raise
+            else:
+                if incarnations == len(self.former.get(url, ())):
+                    self._last[url] = text
+        return self._last.get(url, "")
 
     def _sum_up(self, texts: Mapping[str, str], instant_s: float) -> Reading:
         samples = {url: Samples(_only(text)) for url, text in texts.items()}
-        routers = [samples[url] for url in self.routers]
-        servers = [samples[url] for url in self.servers]
+        former = {url: [Samples(_only(text)) for text in self.former.get(url, ())] for url in texts}
+        routers = [each for url in self.routers for each in (samples[url], *former[url])]
+        servers = [each for url in self.servers if url in texts for each in (samples[url], *former[url])]
         delay_s: dict[str, float] = defaultdict(float)
         delayed: dict[str, float] = defaultdict(float)
         for process in routers:
@@ -226,7 +280,9 @@ def share_asked(policy: Policy, records: Records) -> float:
 def cpu_shares(first: Reading, last: Reading) -> dict[str, float]:
     """Cores used by each process between two readings, by URL."""
     seconds = max(last.instant_s - first.instant_s, 1e-9)
-    return {url: (used - first.cpu_s[url]) / seconds for url, used in last.cpu_s.items()}
+    # A process that began later, or anew, has used what it says.
+    before = {url: used if used <= last.cpu_s[url] else 0.0 for url, used in first.cpu_s.items()}
+    return {url: (used - before.get(url, 0.0)) / seconds for url, used in last.cpu_s.items()}
 
 
 async def _text(session: aiohttp.ClientSession, url: str) -> str:
