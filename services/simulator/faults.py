@@ -77,9 +77,8 @@ class FaultyWorld:
         self._delays = delays.router_server, delays.server_router
         self._suffix = f":{replication}" if replication else ""
         self._wrap = wrap or (lambda core: core)
-        self._options = {"probe_timeout": PROBE_TIMEOUT_S / scenario.time_unit_s, "ceiling": CEILING} | dict(
-            options or {}
-        )
+        limits = {"probe_timeout": PROBE_TIMEOUT_S / scenario.time_unit_s, "ceiling": CEILING}
+        self._options: dict[str, Any] = limits | scenario.routers.upkeep | dict(options or {})
         self._epoch = 0
         self._paths: dict[tuple[str, str], Path] = {}
         unit_s = scenario.time_unit_s
