@@ -36,6 +36,8 @@ _FILES = {
     "sweep.json": "What was asked for; a sweep that is started again in this folder goes on where it was.",
     "points.jsonl": "Everything that is known of each point, one JSON object a line.",
     "metrics": "The final metrics of each process.",
+    "events": "What happened to each job, as routers and servers wrote it down; herdless story tells it.",
+    "ledger.json": "Whose clock the instants of jobs.csv are of.",
     "logs": "What the processes said.",
     "figures": "Each figure as SVG and as PDF.",
 }
