@@ -1,0 +1,233 @@
+"""The faults of a live run: in order, at their instants, each to whom it strikes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from services.lab.cluster import Cluster
+from services.lab.errors import RunInvalid
+from services.lab.faults import Timeline
+from services.lab.scrape import Scraper
+from services.scenario import parse_scenario
+
+SCENARIO = """
+name = "faults"
+time_unit_s = 0.01
+[policy]
+name = "pull"
+[routers]
+count = 2
+[[pools]]
+name = "slow"
+servers = 4
+processes = 2
+[arrivals]
+load = 0.5
+[run]
+warmup = 0
+duration = 20
+"""
+
+
+class FakeChild:
+    exit_code: int | None = None
+
+
+class FakeRunning:
+    """Writes down what is done to processes."""
+
+    def __init__(self, url: str) -> None:
+        names = ("router-1", "router-2", "servers-slow-1", "servers-slow-2")
+        self.urls = {name: f"{url}/{name}" for name in names}
+        self.children = {name: FakeChild() for name in names}
+        self.stopped: set[str] = set()
+        self.done: list[str] = []
+        self.starting = asyncio.Event()
+        self.starting.set()
+        self.broken = False
+
+    def __getitem__(self, name: str) -> FakeChild:
+        return self.children[name]
+
+    def is_up(self, name: str) -> bool:
+        return self.children[name].exit_code is None and name not in self.stopped
+
+    async def kill(self, name: str) -> None:
+        self.done.append(f"kill {name}")
+        self.children[name].exit_code = -9
+        self.stopped.discard(name)
+
+    async def start(self, name: str, command: list[str]) -> str:
+        await self.starting.wait()
+        if self.broken:
+            raise RunInvalid("process_died", f"{name} died")
+        self.done.append(f"start {name} {command[0]}")
+        self.children[name] = FakeChild()
+        self.urls.setdefault(name, f"{self.urls['router-1'].rpartition('/')[0]}/{name}")
+        return self.urls[name]
+
+    async def restart(self, name: str) -> None:
+        await self.start(name, ["again"])
+
+    def drain(self, name: str) -> None:
+        self.done.append(f"drain {name}")
+
+    def hang(self, name: str) -> None:
+        self.done.append(f"hang {name}")
+        self.stopped.add(name)
+
+    def resume(self, name: str) -> None:
+        self.done.append(f"resume {name}")
+        self.stopped.discard(name)
+
+    def resume_all(self) -> None:
+        for name in sorted(self.stopped):
+            self.resume(name)
+
+
+class FakeRelay:
+    def __init__(self, done: list[str]) -> None:
+        self.done = done
+        self.delay_s = 0.0
+
+    def cut(self) -> None:
+        self.done.append("cut")
+
+    def silence(self) -> None:
+        self.done.append("silence")
+
+    def heal(self) -> None:
+        self.done.append(f"heal after a delay of {self.delay_s:g} s")
+        self.delay_s = 0.0
+
+
+class Ground:
+    """Runs timelines among fakes; servers answer from a real web server."""
+
+    def __init__(self, url: str, told: list[tuple[str, Any]]) -> None:
+        self.running = FakeRunning(url)
+        self.told = told
+
+    async def run(self, faults: str) -> Timeline:
+        scenario = parse_scenario(SCENARIO + faults, "faults.toml")
+        running: Any = self.running
+        relays: Any = {("router-1", "servers-slow-1"): FakeRelay(running.done)}
+        commands = {"servers-slow-3": ["more"]}
+        cluster = Cluster(["r1", "r2"], ["s1", "s2"], {}, running, relays, commands)
+        self.scraper = Scraper(cluster.routers, cluster.servers)
+        timeline = Timeline(scenario, cluster, self.scraper, time.monotonic())
+        await asyncio.wait_for(timeline.run(), 10.0)
+        self.cluster = cluster
+        return timeline
+
+
+@pytest.fixture
+async def ground() -> AsyncIterator[Ground]:
+    told: list[tuple[str, Any]] = []
+
+    async def disturb(request: web.Request) -> web.Response:
+        told.append((request.match_info["server"], await request.json()))
+        return web.json_response({})
+
+    async def metrics(request: web.Request) -> web.Response:
+        return web.Response(text="said_last 1\n")
+
+    app = web.Application()
+    app.router.add_put("/{process}/v1/servers/{server}/disturbance", disturb)
+    app.router.add_get("/{process}/metrics", metrics)
+    async with TestServer(app) as server:
+        yield Ground(str(server.make_url("")).rstrip("/"), told)
+
+
+def fault(at: float, kind: str, **more: Any) -> str:
+    def written(value: Any) -> str:
+        if isinstance(value, bool):
+            return str(value).lower()
+        if isinstance(value, list):
+            return f"[{', '.join(map(written, value))}]"
+        return f'"{value}"' if isinstance(value, str) else str(value)
+
+    lines = [f"at = {at}", f'kind = "{kind}"', *(f"{key} = {written(value)}" for key, value in more.items())]
+    return "\n".join(["[[faults]]", *lines, ""])
+
+
+def what(timeline: Timeline) -> list[str]:
+    return [each.words for each in timeline.happened]
+
+
+async def test_processes_are_struck_in_order_and_a_restart_is_a_death_and_a_birth(ground: Ground) -> None:
+    found = await ground.run(
+        fault(3, "restart", target="router-1") + fault(1, "kill", target="servers-slow-2")
+        + fault(2, "kill", target="servers-slow-2") + fault(4, "restart", target="servers-slow-2")
+        + fault(5, "drain", target="router-2")
+    )  # fmt: skip
+    assert ground.running.done[:-1] == [
+        "kill servers-slow-2", "kill router-1", "start router-1 again", "start servers-slow-2 again", "drain router-2"
+    ]  # fmt: skip
+    assert what(found) == ["kill servers-slow-2", "kill router-1", "restart router-1", "restart servers-slow-2",
+                           "drain router-2"]  # fmt: skip
+    ats = [each.at for each in found.happened]
+    assert ats == sorted(ats) and ats[0] >= 1 and ats[1] >= 3
+    url = ground.running.urls["router-1"]
+    assert ground.scraper.former == {url: ["said_last 1\n"], ground.running.urls["servers-slow-2"]: ["said_last 1\n"]}
+    assert ground.scraper.silent == set()
+
+
+async def test_what_strikes_a_process_waits_for_what_struck_it_before(ground: Ground) -> None:
+    ground.running.starting.clear()
+    asyncio.get_running_loop().call_later(0.06, ground.running.starting.set)
+    found = await ground.run(fault(1, "restart", target="router-1") + fault(2, "hang", target="router-1")
+                             + fault(2.5, "hang", target="router-2"))  # fmt: skip
+    assert what(found) == ["kill router-1", "hang router-2", "restart router-1", "hang router-1"]
+
+
+async def test_servers_misbehave_and_are_mended_at_the_end(ground: Ground) -> None:
+    await ground.run(
+        fault(1, "slow", target="slow-1", factor=3) + fault(2, "hang", target="slow-1")
+        + fault(3, "fail", target="servers-slow-2") + fault(4, "resume", target="slow-3")
+        + fault(5, "resume", target="slow-2")
+    )  # fmt: skip
+    well = {"slow": 1.0, "failing": False, "hung": False}
+    assert ground.told[:2] == [("slow-1", well | {"slow": 3.0}), ("slow-1", well | {"slow": 3.0, "hung": True})]
+    assert sorted(ground.told[2:4]) == [("slow-3", well | {"failing": True}), ("slow-4", well | {"failing": True})]
+    # slow-2 was well before; what is left is mended when the run is over.
+    assert ground.told[4] == ("slow-3", well) and sorted(ground.told[5:]) == [("slow-1", well), ("slow-4", well)]
+
+
+async def test_what_stands_still_goes_on_at_the_end_and_is_not_told_before(ground: Ground) -> None:
+    found = await ground.run(
+        fault(1, "hang", target="servers-slow-1") + fault(2, "fail", target="slow-1")
+        + fault(3, "hang", target="router-1") + fault(4, "resume", target="router-1")
+    )  # fmt: skip
+    assert ground.running.done[:-1] == ["hang servers-slow-1", "hang router-1", "resume router-1",
+                                        "heal after a delay of 0 s"]  # fmt: skip
+    assert ground.running.done[-1] == "resume servers-slow-1"
+    assert ground.told == [] and ground.scraper.silent == set()
+    assert what(found)[-1] == "resume router-1"
+
+
+async def test_links_and_additions(ground: Ground) -> None:
+    between = ["router-1", "servers-slow-1"]
+    found = await ground.run(
+        fault(1, "delay", between=between, delay=20) + fault(2, "heal", between=between)
+        + fault(3, "cut", between=between) + fault(4, "cut", between=between, half_open=True)
+        + fault(5, "add", pool="slow", servers=2)
+    )  # fmt: skip
+    assert ground.running.done == ["heal after a delay of 0.2 s", "cut", "silence", "start servers-slow-3 more",
+                                   "heal after a delay of 0 s"]  # fmt: skip
+    url = ground.running.urls["servers-slow-3"]
+    assert ground.cluster.servers == ["s1", "s2", url] and ground.cluster.names == {url: "servers-slow-3"}
+    assert what(found)[-1] == "add 2 to slow"
+
+
+async def test_a_process_that_does_not_come_back_ends_the_run(ground: Ground) -> None:
+    ground.running.broken = True
+    with pytest.raises(RunInvalid, match="router-1 died"):
+        await ground.run(fault(1, "restart", target="router-1"))
