@@ -103,8 +103,7 @@ def router_commands(scenario: Scenario, port: int = 0) -> Iterator[tuple[str, li
         yield name, [
             "router", "--id", name, "--port", str(port + place if port else 0),
             "--policy", json.dumps(scenario.policy), "--seed", str(scenario.seed),
-            "--time-unit-s", repr(scenario.time_unit_s), *_upkeep(scenario), "--end-with-parent",
-            *_watchful(scenario),
+            "--time-unit-s", repr(scenario.time_unit_s), "--end-with-parent", *_watchful(scenario),
             *_upkeep(scenario),
         ]  # fmt: skip
 
