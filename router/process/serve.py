@@ -38,6 +38,7 @@ EXIT_RUN_INVALID = 3  # the port is in use, or the parent is gone
 _MAX_LINE_BYTES = 4096
 _MAX_HEADER_BYTES = 8192
 _BACKLOG = 1024
+_LINGER_S = 1.0  # so long the rest of a body that was refused is read and dropped: its sender shall hear the answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +127,7 @@ async def serve(app: web.Application, listen: Listen, drain: Callable[[], Awaita
         max_line_size=_MAX_LINE_BYTES,
         max_field_size=_MAX_HEADER_BYTES,
         keepalive_timeout=guests.limits.idle_limit_s,
+        lingering_time=_LINGER_S,
         auto_decompress=False,  # so a body is never longer than what came in, nor fails while it is read
     )
     accepting: asyncio.Server | None = None

@@ -9,11 +9,13 @@ from random import Random
 import pytest
 from pydantic import ValidationError
 
+from router.app.stream import JOBS_A_TURN
 from router.events import MOST_ENDS
+from router.policy import Server
 from router.process.outbox import Outbox
 from router.protocol.due import DueHeap
 from router.protocol.errors import SettingsError
-from router.protocol.messages import End, Pull
+from router.protocol.messages import End, Message, Pull
 from router.protocol.needs import Needs, PullNeeds
 from router.protocol.notices import VERSION, Hello, ServerEntry, encode_notice
 from server.announcer import MOST_OUTSTANDING, Announcer
@@ -102,6 +104,47 @@ async def test_ever_new_reasons_of_ends_are_counted_together():
     assert sum(ends.values()) == 2 * MOST_ENDS
     assert len(ends) == MOST_ENDS + 1
     assert ends["other"] == MOST_ENDS
+
+
+class Behind:
+    """A link that is behind until it is told otherwise."""
+
+    def __init__(self) -> None:
+        self.taken: list[Message] = []
+        self.waiting = False
+        self.released = asyncio.Event()
+
+    def put(self, message: Message) -> bool:
+        self.taken.append(message)
+        return True
+
+    def put_frame(self, frame: bytes) -> bool:
+        return True
+
+    @property
+    def is_behind(self) -> bool:
+        return not self.released.is_set()
+
+    async def room(self) -> None:
+        self.waiting = True
+        await self.released.wait()
+
+
+async def test_streams_are_left_unread_while_a_link_is_behind_and_nothing_else_waits():
+    async with running() as router:
+        link = Behind()
+        router.app.driver.join([Server("slow-1", "slow", 1.0, 1, inf)], link)
+        generator = await router.stream()
+        await generator.send(*((id, 1.0, None) for id in range(2 * JOBS_A_TURN)))
+        await until(lambda: link.waiting)
+        assert len(link.taken) == JOBS_A_TURN
+        posted = router.post()  # a client has one job under way, and cannot flood
+        await until(lambda: len(link.taken) == JOBS_A_TURN + 1)
+        link.released.set()
+        await until(lambda: len(link.taken) == 2 * JOBS_A_TURN + 1)
+        assert (await router.metrics())["pauses_total", "generator"] == 1
+        router.app.driver.leave([router.app.driver.core.servers["slow-1"]], link)
+        assert (await posted).status == 502
 
 
 # -- an outbox -----------------------------------------------------------------------------------
