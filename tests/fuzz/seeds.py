@@ -114,13 +114,9 @@ def server_sessions() -> list[bytes]:
 
 def jobs() -> list[bytes]:
     return [
-        b"{}",
-        b'{"size": 1.5}',
-        b'{"size": 0, "patience": null}',
-        b'{"patience": 1e3, "size": 2}',
-        b"[]",
-        b'"\\ud800"',
-    ]
+        b"{}", b'{"size": 1.5}', b'{"size": 0, "patience": null}', b'{"patience": 1e3, "size": 2}',
+        b'{"key": "k-1", "size": 2}', b'{"key": "k-2"}', b"[]", b'"\\ud800"',
+    ]  # fmt: skip
 
 
 def policies() -> list[bytes]:

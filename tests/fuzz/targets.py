@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from random import Random
 from types import SimpleNamespace
 from typing import NamedTuple, cast
 
 import server.app.web
-from router.app.bodies import read_job, read_json
+from router.app.bodies import read_job, read_json, read_keyed_job
 from router.app.replies import BadRequest
 from router.process.access import Access
 from router.protocol import stream
 from router.protocol.codec import FROM_ROUTER, FROM_SERVER, LinkCodec, unpack
 from router.protocol.errors import RemoteProtocolError, SettingsError
 from router.protocol.eventlog import HEAD_BYTES
+from router.protocol.http import MAX_KEY
 from router.protocol.messages import Message
 from router.protocol.notices import encode_notice, read_notice
 from router.registry import make_policy, policy_table
@@ -88,8 +90,12 @@ def stream_answers(data: bytes) -> None:
 
 
 def job_body(data: bytes) -> None:
-    size, patience = read_job(data)
+    """A job; a header may name a key as well."""
+    with suppress(BadRequest):
+        read_keyed_job(data, "k-1")
+    key, size, patience = read_keyed_job(data, None)
     assert 0.0 <= size < 1e15 and (patience is None or 0.0 <= patience < 1e15)
+    assert (size, patience) == read_job(data) if key is None else key.isascii() and 0 < len(key) <= MAX_KEY
 
 
 def policy_body(data: bytes) -> None:
