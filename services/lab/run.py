@@ -28,6 +28,7 @@ from services.loadgen.workload import Workload
 from services.measure.curves import curves, together
 from services.measure.quantities import measure
 from services.measure.records import Fleet
+from services.measure.sinkholes import Sinkhole, sinkholes
 from services.measure.stationarity import Stationarity
 from services.measure.verdict import FALSE_ALARMS
 from services.scenario import Scenario
@@ -43,6 +44,9 @@ IDEAL_FACTOR = 8
 IDEAL_JOBS = (100_000, 600_000)
 IDEAL_LIMIT_S = 12.0
 SEGMENTS = 2
+
+MOST_SINKS = 3
+"""Servers that fail their jobs, told one by one."""
 
 Predictions = dict[str, dict[str, Prediction]]
 
@@ -98,7 +102,8 @@ def run(experiment: Experiment, options: Options, progress: Progress) -> Report:
     checks = live.checks(scenario)
     report = Report(
         scenario, table, "live", checks, [*audited.invalid, *live.invalid, *_disturbances(options, checks)],
-        [*_hints(experiment, table, steady), *_live_hints(scenario, live, options)],
+        [*_hints(experiment, table, steady), *_live_hints(scenario, live, options),
+         *_sinks(sinkholes(live.run.fleet, live.run.records))],
         experiment.trace_lines(), _details(live, audited, folder, options, len(paired)), steady,
         {"live": curves(live.run, window_of(scenario)), "simulated": together([each.curves for each in paired])},
     )  # fmt: skip
@@ -151,7 +156,8 @@ def simulate(experiment: Experiment, replications: int, alarms: float, progress:
     quantities = _pool(found)
     table = compare(None, [quantities], quantities, _predict(scenario), alarms)
     steady = steadiness(experiment, [each.quantities for each in found], alarms)
-    return Report(scenario, table, "simulated", hints=_hints(experiment, table, steady), trace=experiment.trace_lines(),
+    hints = [*_hints(experiment, table, steady), *_sinks(found[0].sinkholes)]
+    return Report(scenario, table, "simulated", hints=hints, trace=experiment.trace_lines(),
                   stationarity=steady, curves={"simulated": together([each.curves for each in found])})  # fmt: skip
 
 
@@ -209,6 +215,12 @@ def _hints(experiment: Experiment, table: Table, steady: Stationarity) -> list[s
         longer = scenario.run.duration * table.longer
         hints.append(f"too little data: run {table.longer:.3g} times as long: --set run.duration={longer:.0f}")
     return hints
+
+
+def _sinks(found: Sequence[Sinkhole]) -> list[str]:
+    """A sentence about each server that fails its jobs, and few of them: more than that are no sinkholes any more."""
+    told = [sinkhole.sentence() for sinkhole in found[:MOST_SINKS]]
+    return told if len(found) <= MOST_SINKS else [*told, f"… and {len(found) - MOST_SINKS} more servers like these"]
 
 
 def _disturbances(options: Options, checks: Sequence[Check]) -> list[str]:

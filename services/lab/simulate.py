@@ -15,6 +15,7 @@ from services.loadgen.workload import Workload, draw_workload
 from services.measure.curves import Curves, curves
 from services.measure.quantities import Quantity, Window, measure
 from services.measure.records import Floats
+from services.measure.sinkholes import Sinkhole, sinkholes
 from services.scenario import Scenario
 from services.simulator.network import NO_DELAY, Delays
 from services.simulator.run import simulate
@@ -53,6 +54,7 @@ class Simulated:
     quantities: Quantities
     curves: Curves
     took_s: float
+    sinkholes: Sequence[Sinkhole] = ()
 
 
 def window_of(scenario: Scenario) -> Window:
@@ -66,7 +68,8 @@ def run_task(task: Task) -> Simulated:
     workload = task.workload if task.workload is not None else draw_workload(task.scenario)
     run = simulate(task.scenario, workload, sent=task.sent, delays=task.delays, replication=task.replication)
     window = window_of(task.scenario)
-    return Simulated(measure(run, window), curves(run, window), time.perf_counter() - began)
+    sinks = sinkholes(run.fleet, run.records)
+    return Simulated(measure(run, window), curves(run, window), time.perf_counter() - began, sinks)
 
 
 def run_tasks(tasks: Sequence[Task], progress: Callable[[float], None]) -> list[Simulated]:

