@@ -12,7 +12,7 @@ FUZZERS := build/fuzzers
 CODE := router server services tests
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long chaos check format bench fuzz fuzz-http dashboards openapi screenshot wheels lock clean
+.PHONY: help setup demo test test-long chaos check format bench swarm fuzz fuzz-http dashboards openapi screenshot wheels lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1#\2/p' Makefile | awk -F'#' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -62,6 +62,9 @@ format: setup ## let ruff repair and format the code
 
 bench: setup ## measure speed, as ratios within one run
 	@$(BIN)/python -m tests.bench
+
+swarm: setup ## run 100,000 small random worlds in which things go wrong (SWARM="--seeds 0:5000", "--case JSON")
+	@nice -n 10 $(BIN)/python -m tests.swarm $(or $(SWARM),--seeds 0:100000)
 
 fuzz: $(FUZZERS) ## give whatever reads the bytes of others 10^6 inputs and more (FUZZ="--runs 1000 job_body")
 	@PYTHONPATH=$(CURDIR) nice -n 10 $(FUZZERS)/bin/python -m tests.fuzz $(FUZZ)

@@ -63,7 +63,7 @@ class Roster:
                 self.policy.on_pull(server, event.number)
             except Exception as error:
                 self._on_error(self.policy, error)
-        elif (aside := self.members.aside.get(event.server)) is not None:
+        elif (aside := self.members.aside.get(event.server)) is not None and self.policy.needs.pull is not None:
             aside.pulls[event.number] = None
         return []
 

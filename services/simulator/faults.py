@@ -208,15 +208,19 @@ class FaultyWorld:
 
     def _link(self, path: Path, router: RouterProcess, servers: ServersProcess) -> Link:
         path.links = [link for link in path.links if not all(port.closed for port in link.ports)]
-        link = Link(self.agenda, path, router, servers, self._delays)
+        link = Link(self.agenda, path, router, servers, self.delays_of_link())
         router.accept(link.to_servers)
         return link
+
+    def delays_of_link(self) -> tuple[float, float]:
+        """How long messages of a new link are under way, to the servers and to the router."""
+        return self._delays
 
     def _link_at_start(self, ends: tuple[RouterProcess, ServersProcess], now: float) -> None:
         router, servers = ends
         link = self._link(self._path(router.name, servers.name), router, servers)
         router.introduce(link.to_servers, servers.hello, now)
-        servers.join(link.to_router, router.needs, now)
+        servers.join(link.to_router, router.needs, router.epoch, now)
 
     def _path(self, router: str, servers: str) -> Path:
         return self._paths.setdefault((router, servers), Path())

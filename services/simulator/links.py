@@ -20,9 +20,10 @@ class Hello(NamedTuple):
 
 
 class Welcome(NamedTuple):
-    """The router says what its policy needs."""
+    """The router says what its policy needs. `epoch`: its incarnation."""
 
     needs: Needs
+    epoch: int
 
 
 class NewNeeds(NamedTuple):
@@ -35,6 +36,13 @@ class Drains(NamedTuple):
     """These servers take nothing new."""
 
     servers: Sequence[str]
+
+
+class Rated(NamedTuple):
+    """This server has another rate from now on."""
+
+    server: str
+    rate: float
 
 
 class Lost(NamedTuple):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from router.core import Draining, JobArrived, PolicyChanged, ServerDraining, ServerJoined, ServerLeft
+from router.core import Draining, JobArrived, PolicyChanged, ServerDraining, ServerJoined, ServerLeft, ServerRated
 from router.policy import Job, Policy, Server
 from router.protocol.messages import Dispatch, Probe
 from router.protocol.needs import Needs
-from services.simulator.links import LOST, Drains, Hello, Lost, NewNeeds, Port, Welcome
+from services.simulator.links import LOST, Drains, Hello, Lost, NewNeeds, Port, Rated, Welcome
 from services.simulator.process import Process
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class RouterProcess(Process):
         if former is not None:
             self.give_up(former, now)
         self.introduce(port, hello, now)
-        port.send(Welcome(self.needs), now)
+        port.send(Welcome(self.needs, self.epoch), now)
 
     def _handle(self, event: Any, _: None, now: float) -> None:
         self._hand_over(self.core, event, now, now)
@@ -94,6 +94,8 @@ class RouterProcess(Process):
         elif kind is Drains:
             for server in what.servers:
                 self._handle(ServerDraining(server), None, now)
+        elif kind is Rated:
+            self._handle(ServerRated(what.server, what.rate), None, now)
         else:
             self._handle(what, None, now)
 

@@ -6,8 +6,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from router.protocol.needs import Needs
-from server.core import Drain, NeedsChanged, Open, RouterJoined, RouterLeft
-from services.simulator.links import Drains, Hello, Lost, NewNeeds, Port, Welcome
+from server.core import Drain, NeedsChanged, Open, RateChanged, RouterJoined, RouterLeft
+from services.simulator.links import Drains, Hello, Lost, NewNeeds, Port, Rated, Welcome
 from services.simulator.process import Process
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ class ServersProcess(Process):
         self._began: dict[str, float] = {}
         self._backoffs = {router: world.backoff(name, router) for router in world.routers}
         self._opening = False
+        self._rated: dict[str, Rated] = {}  # servers whose rate is not what the hello says
 
     def ports(self) -> list[Port]:
         """Its ends of links."""
@@ -72,13 +73,13 @@ class ServersProcess(Process):
         port.send(self.hello, now)
         self._agenda.at(now + self.world.handshake_limit, self._check_welcome, port)
 
-    def join(self, port: Port, needs: Needs, now: float) -> None:
+    def join(self, port: Port, needs: Needs, epoch: int, now: float) -> None:
         """The link is up."""
         port.up = True
         router = port.peer.party.name
         self.by_router[router] = port
         self._began.setdefault(router, now)
-        self._all(RouterJoined(router, needs), now)
+        self._all(RouterJoined(router, needs, epoch), now)
         if self.opened:
             pass
         elif len(self.by_router) == len(self._backoffs) and all(port.up for port in self.by_router.values()):
@@ -88,6 +89,8 @@ class ServersProcess(Process):
             self._agenda.at(now + self.world.open_after, self._open_due, None)
         if self.draining:
             port.send(Drains(list(self.cores)), now)
+        for rated in self._rated.values():
+            port.send(rated, now)
 
     def open(self, now: float) -> None:
         """Post the first pull-messages."""
@@ -97,6 +100,17 @@ class ServersProcess(Process):
     def disturb(self, server: str, change: dict[str, Any], now: float) -> None:
         """Make a server misbehave in a further way; no change: in no way any more."""
         self.meanwhile(self._disturb, server, change, now)
+
+    def rate(self, server: str, rate: float, now: float) -> None:
+        """Let a server have another rate, and tell the routers."""
+        self.meanwhile(self._rate, server, rate, now)
+
+    def _rate(self, server: str, rate: float, now: float) -> None:
+        rated = self._rated[server] = Rated(server, rate)
+        self._hand_over(self.cores[server], RateChanged(rate), now, now)
+        for port in self.by_router.values():
+            if port.up:
+                port.send(rated, now)
 
     def _disturb(self, server: str, change: dict[str, Any], now: float) -> None:
         core = self.cores[server]
@@ -136,7 +150,7 @@ class ServersProcess(Process):
         elif kind is Lost:
             self._lose(port, now)
         elif kind is Welcome:
-            self.join(port, what.needs, now)
+            self.join(port, what.needs, what.epoch, now)
         elif kind is NewNeeds:
             self._all(NeedsChanged(port.peer.party.name, what.needs), now)
         else:

@@ -28,7 +28,20 @@ TOP = {
     "services",
     "tests",
 }
-TESTS = {"bench", "chaos", "deploy", "fuzz", "live", "models", "property", "simulation", "tidy", "unit", "conftest.py"}
+TESTS = {
+    "bench",
+    "chaos",
+    "deploy",
+    "fuzz",
+    "live",
+    "models",
+    "property",
+    "simulation",
+    "swarm",
+    "tidy",
+    "unit",
+    "conftest.py",
+}
 
 
 def test_the_top_level_holds_only_what_was_agreed() -> None:

@@ -1,0 +1,310 @@
+"""Mistakes put into the code on purpose, each of which the swarm must find."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from router.choice import Population
+from router.core import RouterCore
+from router.policies.pull import Pull
+from router.policies.random import RandomPolicy
+from router.policy import Assign
+from router.protocol.messages import Report
+from server.announcer import Announcer
+from server.core import PatienceEnded, RouterLeft, ServerCore, ServiceEnded
+from server.reporter import Reporter
+from services.simulator.links import Lost, Port
+from services.simulator.router_process import RouterProcess
+
+Patch = pytest.MonkeyPatch
+MUTANTS: dict[str, Callable[[Patch], None]] = {}
+
+
+def mutant(put: Callable[[Patch], None]) -> Callable[[Patch], None]:
+    """Register what puts a mistake in."""
+    MUTANTS[put.__name__] = put
+    return put
+
+
+def _router(patch: Patch, name: str, make: Callable[[Any], Any]) -> None:
+    """Put another method in the place of one of the router's core, made from the right one."""
+    patch.setattr(RouterCore, name, make(getattr(RouterCore, name)))
+
+
+# -- ends and counts -----------------------------------------------------------------------------------
+
+
+@mutant
+def an_end_is_lost(patch: Patch) -> None:
+    """Of one job in seventeen no router is told."""
+    right = ServerCore._end
+
+    def end(self: ServerCore, work: Any, *rest: Any) -> list[Any]:
+        effects = right(self, work, *rest)
+        return [] if work.job % 17 == 0 else effects
+
+    patch.setattr(ServerCore, "_end", end)
+
+
+@mutant
+def an_end_is_told_twice(patch: Patch) -> None:
+    """Now and then."""
+    right = ServerCore._end
+
+    def end(self: ServerCore, work: Any, *rest: Any) -> list[Any]:
+        return right(self, work, *rest) * (2 if work.job % 17 == 0 else 1)
+
+    patch.setattr(ServerCore, "_end", end)
+
+
+@mutant
+def an_end_of_a_lost_link_is_told(patch: Patch) -> None:
+    """Although the router that had sent the job is gone, or is another incarnation."""
+    right = ServerCore._end
+
+    def end(self: ServerCore, work: Any, *rest: Any) -> list[Any]:
+        was_up, work.session.up = work.session.up, True
+        effects = right(self, work, *rest)
+        work.session.up = was_up
+        return effects
+
+    patch.setattr(ServerCore, "_end", end)
+
+
+@mutant
+def a_dispatch_is_counted_twice(patch: Patch) -> None:
+    """When it is a repetition."""
+
+    def make(right: Any) -> Any:
+        def dispatch(self: RouterCore, job: Any, assign: Assign, tally: Any, tried: tuple[str, ...] = ()) -> Any:
+            assign.server.outstanding += len(tried) > 0
+            return right(self, job, assign, tally, tried)
+
+        return dispatch
+
+    _router(patch, "_dispatch", make)
+
+
+@mutant
+def an_orphan_is_counted(patch: Patch) -> None:
+    """An end that comes twice takes one off a second time."""
+
+    def make(right: Any) -> Any:
+        def end(self: RouterCore, event: Any, now: float) -> Any:
+            if event.job not in self.in_flight and event.server in self.servers:
+                self.servers[event.server].outstanding -= 1
+            return right(self, event, now)
+
+        return end
+
+    _router(patch, "_end", make)
+
+
+@mutant
+def a_lost_job_stays_in_flight(patch: Patch) -> None:
+    """When a server leaves, one of its jobs is forgotten."""
+
+    def make(right: Any) -> Any:
+        def left(self: RouterCore, event: Any, now: float) -> Any:
+            mine = [number for number, record in self.in_flight.items() if record.server.id == event.server]
+            kept = {number: self.in_flight.pop(number) for number in mine[1:2]}
+            effects = right(self, event, now)
+            self.in_flight.update(kept)
+            return effects
+
+        return left
+
+    _router(patch, "_server_left", make)
+
+
+# -- pull-messages ---------------------------------------------------------------------------------------
+
+
+@mutant
+def a_pull_message_is_not_withdrawn(patch: Patch) -> None:
+    """When a job comes that did not use it."""
+    right = Announcer.risen
+    patch.setattr(Announcer, "risen", lambda self, length: [] if self.outstanding else right(self, length))
+
+
+@mutant
+def a_pull_message_is_used_twice(patch: Patch) -> None:
+    """The policy does not drop it."""
+    patch.setattr(Pull, "_drop", lambda self, message: None)
+
+
+@mutant
+def messages_of_a_lost_router_stay_out(patch: Patch) -> None:
+    """So the server believes that it has asked somebody."""
+    patch.setattr(Announcer, "lost", lambda self, session: None)
+
+
+@mutant
+def messages_of_a_draining_server_stay(patch: Patch) -> None:
+    """The policy is not told that it drains, and goes on choosing it."""
+
+    def make(right: Any) -> Any:
+        def draining(self: RouterCore, event: Any, now: float) -> Any:
+            self.draining.add(event.server)
+            return []
+
+        return draining
+
+    _router(patch, "_server_draining", make)
+
+
+# -- incarnations ----------------------------------------------------------------------------------------
+
+
+@mutant
+def no_epoch_is_checked(patch: Patch) -> None:
+    """What comes by a link that is closed is taken for the word of the next incarnation."""
+    right = RouterProcess._take
+
+    def take(self: RouterProcess, port: Port, what: Any, now: float) -> None:
+        if port.closed and type(what) is not Lost and getattr(what, "server", None) in self.core.servers:
+            self._handle(what, None, now)
+        else:
+            right(self, port, what, now)
+
+    patch.setattr(RouterProcess, "_take", take)
+
+
+@mutant
+def a_view_is_kept_when_a_server_comes_back(patch: Patch) -> None:
+    """The router knows it again."""
+    right = RouterCore._server_joined
+
+    def joined(self: RouterCore, event: Any, now: float) -> Any:
+        known = self.__dict__.setdefault("known", {})
+        former = known.get(event.server.id)
+        known[event.server.id] = event.server
+        if former is not None:
+            event.server.view = former.view
+        return right(self, event, now)
+
+    patch.setattr(RouterCore, "_server_joined", joined)
+
+
+@mutant
+def a_process_comes_back_while_its_former_link_is_up(patch: Patch) -> None:
+    """Its servers join twice."""
+
+    def admit(self: RouterProcess, port: Port, hello: Any, now: float) -> None:
+        self.introduce(port, hello, now)
+
+    patch.setattr(RouterProcess, "_admit", admit)
+
+
+@mutant
+def a_session_outlives_its_link(patch: Patch) -> None:
+    """The server goes on telling a router that is gone."""
+    right = ServerCore._HANDLERS[RouterLeft]
+
+    def left(self: ServerCore, event: Any, now: float) -> Any:
+        session = self.sessions[event.router]
+        effects = right(self, event, now)
+        session.up = True
+        return effects
+
+    patch.setitem(ServerCore._HANDLERS, RouterLeft, left)
+
+
+# -- queues and services ---------------------------------------------------------------------------------
+
+
+@mutant
+def last_come_first_served(patch: Patch) -> None:
+    """The line is a stack."""
+    right = ServerCore._leave
+
+    def leave(self: ServerCore, *rest: Any) -> Any:
+        self._waiting.reverse()
+        effects = right(self, *rest)
+        self._waiting.reverse()
+        return effects
+
+    patch.setattr(ServerCore, "_leave", leave)
+
+
+@mutant
+def one_job_too_many(patch: Patch) -> None:
+    """The capacity is off by one."""
+    right = ServerCore.__init__
+
+    def init(self: ServerCore, *arguments: Any, **more: Any) -> None:
+        right(self, *arguments, **more)
+        self._room += 1
+
+    patch.setattr(ServerCore, "__init__", init)
+
+
+@mutant
+def patience_is_ignored(patch: Patch) -> None:
+    """Jobs wait for ever."""
+    patch.setitem(ServerCore._HANDLERS, PatienceEnded, lambda self, event, now: [])
+
+
+@mutant
+def a_slow_server_is_as_fast_as_ever(patch: Patch) -> None:
+    """What was to slow it down is forgotten with the first service."""
+    right = ServerCore._start
+
+    def start(self: ServerCore, work: Any, now: float) -> Any:
+        self._service_unit = self._time_unit / self.spec.rate
+        return right(self, work, now)
+
+    patch.setattr(ServerCore, "_start", start)
+
+
+# -- choices ---------------------------------------------------------------------------------------------
+
+
+@mutant
+def dispatches_under_way_are_counted_twice(patch: Patch) -> None:
+    """Reports do not say how many dispatches they have counted."""
+    right = Reporter.report
+
+    def report(self: Reporter, session: Any, length: int, job: int | None = None) -> Report:
+        found = right(self, session, length, job)
+        return found._replace(seen=max(0, found.seen - 1))
+
+    patch.setattr(Reporter, "report", report)
+
+
+@mutant
+def the_last_server_starves(patch: Patch) -> None:
+    """A draw that is off by one never gives the last of several."""
+
+    def draw(self: Population[Any], rng: Any) -> Any:
+        items = self.items
+        return items[int(rng.random() * max(1, len(items) - 1))]
+
+    patch.setattr(RandomPolicy, "on_arrival", lambda self, job: Assign(draw(self._servers, self.rng)))
+
+
+@mutant
+def retries_are_off_by_one(patch: Patch) -> None:
+    """A lost job is dispatched once more than it may be."""
+    right = RouterCore.__init__
+
+    def init(self: RouterCore, *arguments: Any, **more: Any) -> None:
+        right(self, *arguments, **more)
+        self._retries += 1
+
+    patch.setattr(RouterCore, "__init__", init)
+
+
+@mutant
+def a_table_grows_for_ever(patch: Patch) -> None:
+    """The server remembers every job that it has served."""
+    right = ServerCore._HANDLERS[ServiceEnded]
+
+    def ended(self: ServerCore, event: Any, now: float) -> Any:
+        self.time_at_length.append(0.0)
+        return right(self, event, now)
+
+    patch.setitem(ServerCore._HANDLERS, ServiceEnded, ended)

@@ -1,0 +1,289 @@
+"""Watches a router's core: after every event its books must be those that messages tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from router.core import (
+    EndJob,
+    JobArrived,
+    PolicyChanged,
+    ServerDraining,
+    ServerJoined,
+    ServerLeft,
+)
+from router.protocol.messages import Dispatch, End, Probe, Pull, Report, Withdraw
+from router.protocol.timer import StartTimer
+from tests.swarm.fairness import Fairness
+from tests.swarm.watch import Pair, Story, Watched, job_of
+
+FROM_SERVERS = frozenset((End, Pull, Withdraw, Report))
+
+
+class RouterWatch(Watched):
+    """A router's core, with the jobs that it must give back and the messages that it must hold."""
+
+    def __init__(
+        self,
+        core: Any,
+        story: Story,
+        world: Any,
+        used: dict[tuple[int, int], None],
+        retries: int,
+        doubles: Callable[[], float | None] | None,
+    ) -> None:
+        super().__init__(core, story, world)
+        self._doubles = doubles
+        self.pairs: dict[str, Pair] = {}
+        self._used = used  # pull-messages, of all servers, that some dispatch has used
+        self._retries = retries
+        self._open: dict[int, list[str]] = {}  # by job: the servers that it was sent to
+        self._flying: dict[int, int] = {}  # by dispatch: the job
+        self._aloft: dict[int, None] = {}  # the jobs that are in flight
+        self._outstanding: dict[str, int] = {}
+        self._draining: dict[str, None] = {}
+        self._held = 0
+        self._arrived = self._ended = self._doubled = self._unheld = 0
+        self._fairness = Fairness(self)
+
+    def handle(self, event: Any, now: float) -> list[Any]:
+        """Hand it on, and look at what comes of it."""
+        story = self.story
+        story.now = self.world.agenda.now
+        story.begins(self.core.id, event, now, story.now)
+        touched = self._before(event)  # the pairs that this event is about
+        effects: list[Any] = self.core.handle(event, now)
+        story.comes(effects)
+        self._after(event)
+        for effect in effects:
+            kind = type(effect)
+            if kind is Dispatch:
+                self._dispatched(effect)
+                touched.append(self.pairs[effect.server])
+            elif kind is EndJob:
+                self._job_ended(effect)
+            elif kind is Probe:
+                if effect.server not in self.pairs:
+                    self.fail(f"{effect} goes to a server that is not there")
+                self.pairs[effect.server].other += 1
+            elif kind is StartTimer and not effect.at >= now:
+                self.fail(f"a timer is set for the past, {effect.at!r}")
+        self._conserves()
+        self._fairness.look(event, effects)
+        for pair in touched:
+            if pair.router is self:
+                self._agrees(pair)
+        if self._doubles is not None and type(event) in FROM_SERVERS and (after := self._doubles()) is not None:
+            if after == 0.0 or type(event) is not End:
+                self._double(event, now)
+            else:
+                self.world.agenda.at(story.now + after, self._double_later, event)
+        return effects
+
+    def _double_later(self, event: Any, now: float) -> None:
+        router = self.world.routers[self.core.id]
+        if router.core is self and router.alive and not router.hung:
+            self._double(event, now)
+
+    def _double(self, event: Any, now: float) -> None:
+        """The same message comes again."""
+        if type(event) is End:
+            self._doubled += 1
+        else:
+            pair = self.pairs.get(event.server)
+            if pair is None or pair.router is not self:
+                return
+            pair.other += 1
+        self.story.says(f"the next message comes twice to {self.core.id}")
+        effects = self.handle(event, now) if type(event) is not End else self._double_end(event, now)
+        if effects:
+            self.fail(f"of {event}, which came twice, came {effects}")
+
+    def _double_end(self, event: End, now: float) -> list[Any]:
+        self.story.begins(self.core.id, event, now, now)
+        effects: list[Any] = self.core.handle(event, now)
+        self._conserves()
+        return effects
+
+    # -- before and after ---------------------------------------------------------------------
+
+    def _before(self, event: Any) -> list[Pair]:
+        kind = type(event)
+        if kind is JobArrived:
+            if event.job.id in self._open:
+                self.fail(f"job {event.job.id} arrives twice")
+            self._open[event.job.id] = []
+            self._arrived += 1
+            return []
+        if kind is End:
+            pair = self._pair(event)
+            pair.back -= 1
+            if event.job in self._flying:
+                del self._aloft[self._flying.pop(event.job)]
+                self._outstanding[event.server] -= 1
+            return [pair]
+        if kind is Pull or kind is Withdraw or kind is Report:
+            pair = self._pair(event)
+            pair.other -= 1
+            if kind is Pull:
+                self._holds(pair, event.number)
+            elif kind is Withdraw:
+                self._unheld += not self._drops(pair, event.number)
+            return [pair]
+        if kind is ServerDraining or kind is ServerLeft:
+            self._draining[event.server] = None
+            self._drops_all(self.pairs[event.server])
+            if kind is ServerLeft:
+                self._left(event.server)
+        elif kind is ServerJoined:
+            self._joined(event.server)
+        return []
+
+    def _after(self, event: Any) -> None:
+        if type(event) is PolicyChanged:
+            for pair in self.pairs.values():
+                self._drops_all(pair)
+            self._fairness = Fairness(self)
+        elif type(event) is ServerJoined:
+            server = self.core.servers[event.server.id]
+            if not (server.view is None and server.sent == server.outstanding == 0):
+                self.fail(f"{server} joins with something of a former incarnation")
+
+    def _pair(self, event: Any) -> Pair:
+        pair = self.pairs.get(event.server)
+        if not (pair is not None and pair.router is self):
+            self.fail(f"{event} comes by a link that is lost")
+        assert pair is not None
+        return pair
+
+    def _joined(self, server: Any) -> None:
+        if server.id in self.pairs:
+            self.fail(f"{server.id} joins twice")
+        link = self.world.routers[self.core.id].by_server[server.id].link
+        pair = link.__dict__.setdefault("pairs", {}).setdefault(server.id, Pair(server.id))
+        pair.router = self
+        self.pairs[server.id] = pair
+        self._outstanding[server.id] = 0
+
+    def _left(self, server: str) -> None:
+        self.pairs.pop(server).router = None
+        del self._outstanding[server], self._draining[server]
+        for number in [n for n in self._flying if self.core.in_flight[n].server.id == server]:
+            del self._aloft[self._flying.pop(number)]
+
+    # -- pull-messages ------------------------------------------------------------------------
+
+    def _holds(self, pair: Pair, number: int) -> None:
+        if self.core.policy.needs.pull is not None and pair.id not in self._draining and number not in pair.held:
+            pair.held[number] = None
+            self._held += 1
+
+    def _drops(self, pair: Pair, number: int) -> bool:
+        if number not in pair.held:
+            return False
+        del pair.held[number]
+        self._held -= 1
+        return True
+
+    def _drops_all(self, pair: Pair) -> None:
+        self._held -= len(pair.held)
+        pair.held.clear()
+
+    # -- effects ------------------------------------------------------------------------------
+
+    def _dispatched(self, effect: Dispatch) -> None:
+        pair = self.pairs.get(effect.server)
+        there = pair is not None and effect.server not in self.core.members.unchosen
+        if not there:
+            self.fail(f"{effect} goes to a server that must not be chosen")
+        assert pair is not None
+        served = job_of(self.core, effect)
+        pair.jobs[effect.job] = served
+        job = served.id
+        if job not in self._open:
+            self.fail(f"{effect} is of job {job}, which is not in the system")
+        if job in self._aloft:
+            self.fail(f"job {job} is dispatched, but is in flight already")
+        visited = self._open[job]
+        if not len(visited) <= self._retries:
+            self.fail(f"job {job} is dispatched more often than {self._retries} + 1 times")
+        if effect.server in visited:
+            self.fail(f"job {job} comes to {effect.server} for the second time")
+        visited.append(effect.server)
+        self._flying[effect.job] = job
+        self._aloft[job] = None
+        self._outstanding[effect.server] += 1
+        pair.there += 1
+        if effect.number is not None:
+            if not self._drops(pair, effect.number):
+                self.fail(f"{effect} uses a pull-message that is not held")
+            used = (id(pair.origin), effect.number)
+            if used in self._used:
+                self.fail(f"{effect} uses a pull-message for the second time")
+            self._used[used] = None
+
+    def _job_ended(self, effect: EndJob) -> None:
+        job = effect.job.id
+        if job not in self._open:
+            self.fail(f"job {job} ends, but is not in the system")
+        if job in self._aloft:
+            self.fail(f"job {job} ends, but is in flight")
+        if effect.reason == "unaccounted":
+            self.fail(f"job {job} is given up, though no end was lost")
+        del self._open[job]
+        self._ended += 1
+
+    # -- what must hold -----------------------------------------------------------------------
+
+    def _conserves(self) -> None:
+        core = self.core
+        arrivals = ends = 0
+        for tally in core.tallies.values():
+            arrivals += tally.arrivals
+            ends += sum(tally.ends.values())
+        inside = len(self._open)
+        if not (arrivals == self._arrived and ends == self._ended and core.in_system == inside == arrivals - ends):
+            self.fail(f"{core.id} says {arrivals} arrivals, {ends} ends and {core.in_system} in its system; "
+                        f"watched were {self._arrived}, {self._ended} and {inside}")  # fmt: skip
+        if len(self._flying) + core.probing != inside:
+            self.fail(f"{core.id} has {inside} jobs, of which {len(self._flying)} fly and {core.probing} wait "
+                        "for answers")  # fmt: skip
+        if core.orphaned != self._doubled:
+            self.fail(f"{core.id} counts {core.orphaned} orphaned ends, there were {self._doubled}")
+        if core.unheld_withdrawals != self._unheld:
+            self.fail(f"{core.id} counts {core.unheld_withdrawals} withdrawals of what it does not hold, "
+                        f"there were {self._unheld}")  # fmt: skip
+        if core.held_total != self._held:
+            self.fail(f"{core.id} holds {core.held_total} pull-messages, it was sent {self._held}")
+
+    def _agrees(self, pair: Pair) -> None:
+        """What the router counts of a server, against what there is."""
+        known = self.core.servers[pair.id]
+        mine = self._outstanding[pair.id]
+        if known.outstanding != mine or mine < 0:
+            self.fail(f"{self.core.id} counts {known.outstanding} own jobs at {pair.id}, there are {mine}")
+        if not (known.view is None or known.view >= 0):
+            self.fail(f"{self.core.id} believes in {known.view} jobs at {pair.id}")
+        if self.core.members.held(known) != len(pair.held):
+            self.fail(f"{self.core.id} holds {self.core.members.held(known)} pull-messages of {pair.id}, "
+                        f"it was sent {list(pair.held)}")  # fmt: skip
+        if not pair.is_possible:
+            self.fail(f"{self.core.id} has heard of {pair.id} what was never sent on this link")
+        if pair.is_up:
+            truth = pair.there + pair.present + pair.back
+            if mine != truth:
+                self.fail(f"{self.core.id} has {mine} jobs at {pair.id}; {pair.there} are on their way, "
+                            f"{pair.present} there, {pair.back} on their way back")  # fmt: skip
+            if pair.is_quiet and pair.server is not None:
+                pair.server.agrees_with(self, pair, known)
+
+    def finish(self) -> None:
+        """The run is over and everything has come to rest."""
+        core = self.core
+        if not (not self._open and core.in_system == 0):
+            self.fail(f"{core.id} still has {core.in_system} jobs")
+        for pair in self.pairs.values():
+            self._agrees(pair)
+            if self._outstanding[pair.id] != 0:
+                self.fail(f"{core.id} still counts jobs at {pair.id}")

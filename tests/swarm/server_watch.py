@@ -1,0 +1,274 @@
+"""Watches a server's core: first come, first served; one end a job; no more jobs than fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from router.jobs import OnceJob
+from router.policy import Job
+from router.protocol.messages import Dispatch, End, Probe
+from router.protocol.timer import StartTimer
+from server.core import Open, PatienceEnded, RouterJoined, RouterLeft, ServiceEnded
+from tests.swarm.watch import Pair, Story, Watched
+
+SLACK = 1e-9
+
+Key = tuple[Any, int]
+"""The session and the number of a job here."""
+
+
+class Waiting:
+    """What is known of a job at this server."""
+
+    __slots__ = ("arrived", "deadline", "job", "size")
+
+    def __init__(self, job: Job, arrived: float, size: float, patience: float | None) -> None:
+        self.job = job
+        self.arrived = arrived
+        self.size = size
+        self.deadline = float("inf") if patience is None else arrived + patience
+
+
+class ServerWatch(Watched):
+    """A server's core, with the line that its jobs stand in."""
+
+    def __init__(self, core: Any, story: Story, world: Any, process: str, in_service: bool, switched: bool) -> None:
+        super().__init__(core, story, world)
+        self._process = process
+        self._abandons_in_service = in_service
+        self._switched = switched
+        self._pairs: dict[str, Pair] = {}
+        self._line: dict[Key, Waiting] = {}
+        self._serving: dict[Key, Waiting] = {}
+        self._works: dict[Key, Any] = {}
+        self._arrived = self._ended = 0
+        self._opened = False
+
+    def handle(self, event: Any, now: float) -> list[Any]:
+        """Hand it on, and look at what comes of it."""
+        core, story = self.core, self.story
+        story.now = self.world.agenda.now
+        story.begins(core.spec.id, event, now, story.now)
+        kind = type(event)
+        left: list[Key] = []
+        if kind is Dispatch:
+            self._comes(event, now)
+        elif kind is Probe:
+            self._pairs[event.router].other -= 1
+        elif kind is RouterLeft:
+            self._pairs.pop(event.router).server = None
+        elif kind is Open:
+            self._opened = True
+        length = core.length
+        effects: list[Any] = core.handle(event, now)
+        story.comes(effects)
+        if kind is RouterJoined:
+            self._joined(event.router)
+        ends = self._effects(effects, now)
+        if kind is Dispatch:
+            key = (core.sessions[event.router], event.job)
+            if ends:
+                self._turned_away(key, ends[0], length)
+                left = [key]
+            else:
+                job = self._pairs[event.router].jobs.pop(event.job)
+                self._line[key] = Waiting(job, now, event.size, event.patience)
+        elif kind is ServiceEnded or kind is PatienceEnded:
+            left = self._gone(event)
+        elif self._works and not left:
+            left = [key for key, work in self._works.items() if work.state is work.GONE and key in self._serving]
+        self._leave(left, ends, now)
+        self._starts(effects, now)
+        self._conserves()
+        return effects
+
+    # -- what happens -------------------------------------------------------------------------
+
+    def _comes(self, event: Dispatch, now: float) -> None:
+        pair = self._pairs.get(event.router)
+        if not pair is not None:
+            self.fail(f"{event} comes by a link that is lost")
+        assert pair is not None
+        pair.there -= 1
+        pair.present += 1
+        self._arrived += 1
+
+    def _joined(self, router: str) -> None:
+        if router in self._pairs:
+            self.fail(f"{router} joins {self.core.spec.id} twice")
+        link = self.world.servers[self._process].by_router[router].link
+        id = self.core.spec.id
+        pair = link.__dict__.setdefault("pairs", {}).setdefault(id, Pair(id))
+        pair.server = pair.origin = self
+        self._pairs[router] = pair
+
+    def _effects(self, effects: list[Any], now: float) -> list[End]:
+        ends = []
+        for effect in effects:
+            kind = type(effect)
+            if kind is End:
+                ends.append(effect)
+                pair = self._pairs[effect.router]
+                pair.present -= 1
+                pair.back += 1
+            elif kind is StartTimer:
+                if not effect.at >= now:
+                    self.fail(f"a timer is set for the past, {effect.at!r}")
+            else:
+                self._pairs[effect.router].other += 1
+        return ends
+
+    def _turned_away(self, key: Key, end: End, length: int) -> None:
+        core, id = self.core, self.core.spec.id
+        if end.job != key[1]:
+            self.fail(f"{end} is of another job than the one that came")
+        if end.outcome == "blocked":
+            if not length >= core.spec.capacity:
+                self.fail(f"{id} blocks with {length} jobs of {core.spec.capacity}")
+        else:
+            why = "draining" if core.draining else "server" if core.disturbance.failing else "nothing"
+            found = (end.outcome, end.reason)
+            if found != ("failed", why):
+                self.fail(f"{id} turns a job away as {found}, for {why}")
+
+    def _gone(self, event: Any) -> list[Key]:
+        work = event.work
+        key = (work.session, work.job)
+        known = key in self._line or key in self._serving
+        if not (known or work.state is work.GONE):
+            self.fail(f"{event} is of a job that is not here")
+        return [key] if known and work.state is work.GONE else []
+
+    def _leave(self, left: list[Key], ends: list[End], now: float) -> None:
+        heard = {(end.router, end.job): end for end in ends}
+        if len(heard) != len(ends):
+            self.fail(f"a job ends twice: {ends}")
+        for key in left:
+            session, job = key
+            waiting = self._line.pop(key, None)
+            serving = self._serving.pop(key, None)
+            self._works.pop(key, None)
+            self._ended += 1
+            end = heard.pop((session.router, job), None) if session.up else None
+            if session.up != (end is not None):
+                self.fail(f"job {job} leaves, and {session.router} is told {end}")
+            if end is None or (waiting is None and serving is None):
+                continue
+            served = end.outcome == "served"
+            if not (served == (serving is not None) or (end.outcome == "abandoned" and self._abandons_in_service)):
+                self.fail(f"{end}, but it was {'in service' if serving is not None else 'waiting'}")
+            gone = end.arrived + end.waiting + end.service
+            exact = end.waiting >= 0.0 and end.service >= 0.0 and abs(gone - now) <= SLACK * max(1.0, now)
+            if not exact:
+                self.fail(f"{end} does not end at {now!r}")
+            since = serving or waiting
+            assert since is not None
+            if end.arrived != since.arrived:
+                self.fail(f"{end} arrived at {since.arrived!r}")
+            patient = not served or not self._abandons_in_service or now <= since.deadline * (1.0 + SLACK)
+            if not patient:
+                self.fail(f"{end} is served after its patience, which ended at {since.deadline!r}")
+        if heard:
+            self.fail(f"{list(heard.values())} are of jobs that do not leave")
+
+    def _starts(self, effects: list[Any], now: float) -> None:
+        for effect in effects:
+            if type(effect) is not StartTimer:
+                continue
+            event = effect.event
+            if type(event) is PatienceEnded:
+                self._works[event.work.session, event.work.job] = event.work
+            if type(event) is not ServiceEnded:
+                continue
+            work = event.work
+            key = (work.session, work.job)
+            if key not in self._line:
+                self.fail(f"job {work.job} starts, but does not wait")
+            first = next(iter(self._line))
+            if key != first:
+                self.fail(f"job {key[1]} of {key[0].router} starts before {first[1]} of {first[0].router}")
+            known = self._line.pop(key)
+            if not now <= known.deadline * (1.0 + SLACK):
+                self.fail(f"job {work.job} starts after its patience is over")
+            lasts = known.size / self._rate() * self.core.disturbance.slow
+            exact = abs(effect.at - now - lasts) <= SLACK * max(1.0, effect.at)
+            if not exact:
+                self.fail(f"job {work.job} is served until {effect.at!r}, not {lasts!r} from {now!r}")
+            self._begins(known)
+            self._serving[key] = known
+            self._works[key] = work
+
+    def _begins(self, known: Waiting) -> None:
+        """A service begins; of some jobs it may do so only once, wherever."""
+        job = known.job
+        if type(job) is OnceJob:
+            if job.id in self.story.begun:
+                self.fail(f"the service of job {job.id} begins for the second time")
+            self.story.begun[job.id] = None
+
+    def _rate(self) -> float:
+        return float(self.core.spec.rate)
+
+    # -- what must hold -----------------------------------------------------------------------
+
+    def _conserves(self) -> None:
+        core = self.core
+        spec, length = core.spec, core.length
+        ends = sum(core.ends.values())
+        here = len(self._line) + len(self._serving)
+        if not (core.arrivals == self._arrived and ends == self._ended and length == here == core.arrivals - ends):
+            self.fail(f"{spec.id} says {core.arrivals} arrivals, {ends} ends and {length} jobs; watched were "
+                        f"{self._arrived}, {self._ended} and {here}")  # fmt: skip
+        if not length <= spec.capacity:
+            self.fail(f"{spec.id} has {length} jobs, its capacity is {spec.capacity}")
+        if not core.busy == len(self._serving) == min(length, spec.slots):
+            self.fail(f"{spec.id} has {length} jobs and {core.busy} busy slots; watched were "
+                        f"{len(self._serving)}")  # fmt: skip
+        if self._opened and not core.draining:
+            self._asks()
+
+    def _asks(self) -> None:
+        core, length = self.core, self.core.length
+        takers = [session.needs.pull for session in core.sessions.values() if session.needs.pull is not None]
+        if not takers or (self._switched and len(set(map(repr, takers))) > 1):
+            return
+        out = core.pull_messages
+        if length == 0 and not out:
+            self.fail(f"{core.spec.id} is idle, but asks nobody for a job")
+        needs = takers[-1]
+        if needs.stale == "duplicate" or self._switched:
+            return
+        threshold = core.spec.slots - 1 if needs.announce_at == "vacancy" else needs.announce_at
+        threshold = min(threshold, core.spec.capacity - 1)
+        wanted = length <= threshold
+        if out > 1 or (wanted and not out) or (out and not wanted and needs.stale == "withdraw"):
+            self.fail(f"{core.spec.id} has {length} jobs and {out} pull-messages out; it asks at {threshold}")
+
+    def agrees_with(self, router: Any, pair: Pair, known: Any) -> None:
+        """Nothing is under way between this server and a router: what that knows is what is."""
+        core, id = self.core, self.core.spec.id
+        session = core.sessions[router.core.id]
+        same = known.sent == session.seen and known.outstanding == pair.present
+        if not same:
+            self.fail(
+                f"{router.core.id} has sent {known.sent} and has {known.outstanding} at {id}, "
+                f"which has seen {session.seen} and has {pair.present}"
+            )
+        policy = router.core.policy
+        if session.needs is not policy.needs and session.needs != policy.needs:
+            return  # the news of another policy is under way, or the router drains
+        reports = policy.needs.reports
+        told = reports is not None and reports.change and id not in router.core.draining
+        if told and known.view != core.length:
+            self.fail(f"{router.core.id} believes in {known.view} jobs at {id}, which has {core.length}")
+
+    def finish(self) -> None:
+        """The run is over and everything has come to rest."""
+        core, id = self.core, self.core.spec.id
+        if core.length != 0:
+            self.fail(f"{id} still has {core.length} jobs")
+        if not any(pair.there or pair.back or pair.other for pair in self._pairs.values()):
+            held = sum(len(pair.held) for pair in self._pairs.values() if pair.router is not None)
+            up = all(pair.is_up for pair in self._pairs.values())
+            if not (not up or held == core.pull_messages):
+                self.fail(f"routers hold {held} pull-messages of {id}, which has {core.pull_messages} out")
