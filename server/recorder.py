@@ -56,7 +56,8 @@ def recorded(core: ServerCore, given: Handle, book: Book) -> Handle:
             ends = LEFT if session.up else LEFT_UNHEARD
             what = ends["served" if type(event) is ServiceEnded else "abandoned"]
             append(what, id, places[session.router], 0, now, session.epoch, NOTHING, work.job, NOTHING)
-        if len(effects) > 1:  # one alone is the end
+        # One alone is the end, unless nobody hears of that: then it may be the start of the next in line.
+        if len(effects) > 1 or (effects and type(effects[0]) is StartTimer):
             rest.starts(effects, now)
         return effects
 
