@@ -57,10 +57,13 @@ def test_logs_lie_in_memory_and_come_into_the_folder(tmp_path, memory) -> None:
 
 
 def test_a_run_that_fails_keeps_its_logs_too(tmp_path, memory) -> None:
-    with pytest.raises(RuntimeError), event_logs(scenario(), tmp_path) as rings:
-        write(rings.options("servers-fast")[1], 7)
-        raise RuntimeError
+    def fail() -> None:
+        with event_logs(scenario(), tmp_path) as rings:
+            write(rings.options("servers-fast")[1], 7)
+            raise RuntimeError
 
+    with pytest.raises(RuntimeError):
+        fail()
     assert [len(log.records) for log in read_logs(tmp_path)] == [7] and list(memory.iterdir()) == []
 
 
