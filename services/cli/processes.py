@@ -34,6 +34,9 @@ def router(
     policy: Annotated[str, typer.Option(help="A policy's name, or a [policy] table as JSON.")] = "pull",
     seed: Seed = 1,
     time_unit_s: TimeUnit = 0.1,
+    ceiling: Annotated[
+        int, typer.Option(help="The most jobs in the router's system; beyond, they fail at once.")
+    ] = 100_000,
     retries: Annotated[int, typer.Option(help="How often a job that failed goes to another server.")] = 0,
     memory: Annotated[
         str, typer.Option(help='When servers that fail or hang are set aside, as JSON: {"failures": 3}.')
@@ -55,7 +58,7 @@ def router(
 
     values = {"id": id, "host": host, "port": port, "seed": seed, "time_unit_s": time_unit_s, "events": events}
     values["policy"] = _policy(policy)
-    values |= {"retries": retries, "stale_after": stale_after or None, "stale": stale}
+    values |= {"ceiling": ceiling, "retries": retries, "stale_after": stale_after or None, "stale": stale}
     if memory:
         values["memory"] = _table("--memory", memory, 'a table as JSON, as {"failures": 3}')
     settings = _make(RouterSettings, "router", values, set)
@@ -78,6 +81,9 @@ def server(
     rate: Annotated[float, typer.Option(help="Jobs of unit size per time unit and slot.")] = 1.0,
     slots: Annotated[int, typer.Option(help="Jobs that a server serves at the same time.")] = 1,
     capacity: Annotated[str, typer.Option(help='The most jobs that a server holds, or "inf".')] = "inf",
+    ceiling: Annotated[
+        int, typer.Option(help="The most jobs at a server of larger capacity; beyond, they fail.")
+    ] = 100_000,
     seed: Seed = 1,
     time_unit_s: TimeUnit = 0.1,
     in_service: Annotated[bool, typer.Option("--in-service", help="Patience also ends a service.")] = False,
@@ -93,6 +99,7 @@ def server(
     values = {
         "id": id or f"servers-{pool}", "host": host, "port": port, "pool": pool, "pool_index": pool_index,
         "servers": servers, "first": first, "rate": rate, "slots": slots, "capacity": capacity, "seed": seed,
+        "ceiling": ceiling,
         "time_unit_s": time_unit_s, "routers": tuple(filter(None, routers.split(","))), "in_service": in_service,
         "end_with_parent": end_with_parent, "events": events,
     }  # fmt: skip
