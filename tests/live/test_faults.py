@@ -1,0 +1,71 @@
+"""A run in which everything goes wrong that can, from the command line to the audit."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BOUND_S = 110
+
+SCENARIO = """
+name = "faults"
+time_unit_s = 0.1
+[policy]
+name = "POLICY"
+[routers]
+count = 2
+[[pools]]
+name = "slow"
+servers = 9
+processes = 3
+[arrivals]
+load = 0.5
+[run]
+warmup = 10
+duration = 80
+"""
+
+FAULTS = [
+    (12, "kill", 'target = "router-2"'),
+    (16, "restart", 'target = "router-2"'),
+    (20, "restart", 'target = "servers-slow-2"'),
+    (30, "cut", 'half_open = true\nbetween = ["router-1", "servers-slow-1"]'),
+    (50, "heal", 'between = ["router-1", "servers-slow-1"]'),
+    (52, "slow", 'target = "servers-slow-3"\nfactor = 3'),
+    (56, "fail", 'target = "slow-1"'),
+    (60, "resume", 'target = "slow-1"'),
+    (62, "add", 'pool = "slow"\nservers = 3'),
+    (64, "hang", 'target = "router-1"'),
+    (67, "resume", 'target = "router-1"'),
+    (75, "drain", 'target = "servers-slow-3"'),
+    (80, "hang", 'target = "slow-2"'),
+]
+
+
+@pytest.mark.parametrize("policy", ["pull", pytest.param("power_of_d", marks=pytest.mark.long)])
+def test_a_run_survives_what_goes_wrong_and_adds_up(tmp_path: Path, policy: str) -> None:
+    faults = "".join(f'[[faults]]\nat = {at}\nkind = "{kind}"\n{more}\n' for at, kind, more in FAULTS)
+    (tmp_path / "faults.toml").write_text(SCENARIO.replace("POLICY", policy) + faults, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "services.cli", "run", "faults.toml", "--json", "--out", "out", "--replications", "2"],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=BOUND_S, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.stderr == ""
+    report = json.loads(done.stdout)
+    assert "error" not in report, report
+    # A machine that is busy makes a run late, which is no fault of the run; the books balance all the same.
+    assert [why for why in report["invalid"] if "books" in why or "no answer" in why] == []
+    assert all(check["holds"] for check in report["identities"])
+    assert report["audit"]["holds"] and report["audit"]["jobs"] == report["jobs"]
+    happened = [each["what"] for each in report["happened"]]
+    for _, kind, _ in FAULTS:
+        assert any(what.startswith(kind) for what in happened), kind
+    assert happened.index("kill servers-slow-2") < happened.index("restart servers-slow-2")
+    assert set(report["reasons"]) >= {"link_lost", "no_router", "server"}
+    assert report["faults"][0]["what"] == "kill router-2"
