@@ -18,10 +18,13 @@ from router.protocol.errors import SettingsError
 from router.protocol.messages import End, Message, Pull
 from router.protocol.needs import Needs, PullNeeds
 from router.protocol.notices import VERSION, Hello, ServerEntry, encode_notice
+from router.protocol.stream import Answer
 from server.announcer import MOST_OUTSTANDING, Announcer
 from server.app.settings import make_settings
 from server.events import PatienceEnded, ReportDue, ServiceEnded, Work, is_void
 from server.session import Session
+from services.loadgen.client import book as book_module
+from services.loadgen.client.book import MOST_POLICIES, RunningBook
 from services.scenario import parse_scenario
 from services.scenarios import shipped
 from services.simulator.run import simulate
@@ -258,3 +261,20 @@ def test_a_simulation_of_reports_that_would_not_end_soon_is_refused():
     scenario = parse_scenario(shipped()["jsq"], "jsq", ["policy.every=1e-6"])
     with pytest.raises(SettingsError, match=r"policy.every = 1e-06: .* choose every >= "):
         simulate(scenario)
+
+
+# -- a generator without end ---------------------------------------------------------------------
+
+
+def test_ends_and_policies_that_routers_make_up_are_counted_together():
+    book = RunningBook(["pull"], 0.1)
+    for number in range(3 * MOST_POLICIES):
+        job = book.sends(0.0, 0.0)
+        served = Answer(job, "served", "", "slow-1", "slow", f"policy-{number}", 0.0, 0.0, 0.1, False, False)
+        book.ends(served, 0.1)
+        book.fails(book.sends(0.0, 0.0), f"reason {number}", 0.0)
+    assert len(book.sojourn_units) == MOST_POLICIES + 1
+    assert len(book.counts) == book_module.MOST_ENDS + 1
+    assert sum(book.counts.values()) == 6 * MOST_POLICIES
+    assert sum(histogram.count for histogram in book.sojourn_units.values()) == 3 * MOST_POLICIES
+    assert book.under_way == 0

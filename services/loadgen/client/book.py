@@ -16,6 +16,9 @@ REASONS = ("no_router", "no_server", "link_lost", "ceiling", "draining", "policy
 MOST_ENDS = 50
 """Kinds of end that are told apart; reasons come from routers and servers, and each has a series of its own."""
 
+MOST_POLICIES = 50
+"""Their names come from routers too."""
+
 
 class RunningBook:
     """Counts jobs without keeping them: at every instant sent = ended + under way.
@@ -68,9 +71,12 @@ class RunningBook:
             end = answer.outcome, "other"
         self.counts[end] = self.counts.get(end, 0) + 1
         if answer.outcome == "served":
-            histogram = self.sojourn_units.get(answer.policy)
+            policy = answer.policy
+            if policy not in self.sojourn_units and len(self.sojourn_units) >= MOST_POLICIES:
+                policy = "other"
+            histogram = self.sojourn_units.get(policy)
             if histogram is None:
-                histogram = self.sojourn_units[answer.policy] = Histogram(1.0)
+                histogram = self.sojourn_units[policy] = Histogram(1.0)
             histogram.observe((now - due_s) / self._time_unit_s)
 
     def fails(self, job: int, reason: str, now: float) -> None:
