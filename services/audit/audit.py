@@ -8,7 +8,7 @@ import numpy as np
 
 from router.protocol.eventlog import ENDS
 from router.protocol.messages import OUTCOMES
-from services.audit.book import Book, take
+from services.audit.book import NAMED, Book, take
 from services.audit.dispatches import check_dispatches, check_pull_messages, check_receipts
 from services.audit.found import Audit
 from services.audit.jobs import check_generator, check_routers, check_sent
@@ -52,6 +52,12 @@ def _say_what_is_missing(book: Book) -> None:
     without = [name for name in book.ledger.routers if name not in there]
     if without:
         unchecked.append(f"no event log of {', '.join(without)}: of its jobs only the generator's word is known")
+    silent = {tables.names[server] for server in np.unique(book.dispatches.server).tolist()} - tables.logs_of.keys()
+    if silent:
+        some = ", ".join(sorted(silent)[:NAMED])
+        unchecked.append(
+            f"no event log of the processes of {len(silent)} servers ({some}): only routers' word is known"
+        )
     for log in tables.logs:
         if log.overwritten:
             records = f"{log.overwritten} of {log.overwritten + len(log.records)} records"

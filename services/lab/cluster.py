@@ -75,18 +75,17 @@ async def start_cluster(
     running = Running(logs)
     relays: dict[tuple[str, str], Relay] = {}
 
-    async def start(commands: Mapping[str, list[str]]) -> list[str]:
-        options = {name: rings.options(name) if rings else [] for name in commands}
-        return await running.start_all({name: [*command, *options[name]] for name, command in commands.items()})
+    def with_logs(commands: Iterator[tuple[str, list[str]]]) -> dict[str, list[str]]:
+        return {name: [*command, *(rings.options(name) if rings else [])] for name, command in commands}
 
     try:
-        routers = await start(dict(router_commands(scenario, port)))
+        routers = await running.start_all(with_logs(router_commands(scenario, port)))
         for fault in scenario.timeline():
             if fault.between is not None and (pair := (fault.between[0], fault.between[1])) not in relays:
                 relays[pair] = await Relay.start(running.urls[pair[0]])
-        commands = dict(server_commands(scenario, running.urls, relays))
+        commands = with_logs(server_commands(scenario, running.urls, relays))
         first = {process.name for process in scenario.processes() if process.added_at is None}
-        servers = await start({name: command for name, command in commands.items() if name in first})
+        servers = await running.start_all({name: command for name, command in commands.items() if name in first})
         names = {url: name for name, url in running.urls.items()}
         cluster = Cluster(routers, servers, names, running, relays, commands)
         await _ready(cluster, scenario.servers_total)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from services.lab.errors import RunInvalid
@@ -58,7 +58,7 @@ class Running:
         [url] = await self.start_all({name: command})
         return url
 
-    async def start_all(self, commands: dict[str, Sequence[str]]) -> list[str]:
+    async def start_all(self, commands: Mapping[str, Sequence[str]]) -> list[str]:
         """Start processes at the same time, and wait until all of them listen; return their URLs."""
         for name, command in commands.items():
             log = self.next_log(name)
