@@ -20,7 +20,7 @@ from router.policy import Job, Server
 from router.protocol import messages
 from router.protocol.timer import StartTimer
 from router.registry import make_policy
-from server.core import Drain, NeedsChanged, Open, RouterJoined, ServerCore, ServerSpec
+from server.core import Disturbed, Drain, NeedsChanged, Open, RouterJoined, ServerCore, ServerSpec
 
 FROM_ROUTER = (messages.Dispatch, messages.Probe)
 
@@ -41,7 +41,9 @@ class World:
         decisions: What was sent where, in order: `(router, job size, server, number, expected)`.
     """
 
-    def __init__(self, table: dict[str, Any], specs: list[ServerSpec], *, routers: int = 1, seed: int = 1) -> None:
+    def __init__(
+        self, table: dict[str, Any], specs: list[ServerSpec], *, routers: int = 1, seed: int = 1, **options: Any
+    ) -> None:
         self.seed = seed
         self.now = 0.0
         self.jobs = 0
@@ -55,7 +57,7 @@ class World:
         self._policies = 0
         for number in range(routers):
             name = f"router-{number + 1}"
-            self.routers[name] = RouterCore(name, self._policy(table), probe_timeout=5.0)
+            self.routers[name] = RouterCore(name, self._policy(table), probe_timeout=5.0, **options)
         for spec in specs:
             self.join(spec)
 
@@ -86,6 +88,10 @@ class World:
         self._do_server(self.servers[id], Drain())
         for name in self.routers:
             self.links[name, id].to_router.append(ServerDraining(id))
+
+    def disturb(self, id: str, disturbance: Disturbed) -> None:
+        """The server misbehaves from now on, or no more."""
+        self._do_server(self.servers[id], disturbance)
 
     def leave(self, id: str) -> None:
         """The server is gone, and with it all that was on its links."""
@@ -174,6 +180,7 @@ class World:
                 assert effect.server in router.servers, "only servers that are there are chosen"
                 assert effect.server not in router.draining, "a server that drains is never chosen"
                 if type(effect) is messages.Dispatch:
+                    assert effect.server not in router.members.aside, "one that is set aside is never chosen"
                     self.decisions.append((name, effect.size, effect.server, effect.number, effect.expected))
                 self.links[name, effect.server].to_server.append(effect)
 
@@ -215,7 +222,7 @@ class World:
         for id, server in self.servers.items():
             known = [router.servers[id] for router in self.routers.values()]
             assert sum(s.outstanding for s in known) == server.length
-            held = sum(router.policy.held(router.servers[id]) for router in self.routers.values())
+            held = sum(router.members.held(router.servers[id]) for router in self.routers.values())
             assert held == server.pull_messages
             for router, s in zip(self.routers.values(), known, strict=True):
                 assert s.sent == server.sessions[router.id].seen

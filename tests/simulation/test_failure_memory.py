@@ -86,7 +86,7 @@ def test_a_server_that_hangs_absorbs_jobs_unless_it_is_remembered() -> None:
 
 
 @pytest.mark.parametrize("stale", ["ignore", "average", "full"])
-@pytest.mark.parametrize("policy", POLICIES[:3] + POLICIES[4:] + ['name = "pull"\nfallback = "view"'])
+@pytest.mark.parametrize("policy", [*POLICIES[1:3], 'name = "pull"\nfallback = "view"'])
 def test_nothing_is_miscounted_while_servers_are_set_aside_for_no_good_reason(policy: str, stale: str) -> None:
     # At load 0.6 a job is often there for 2 time units, so servers are set aside and let back all the time.
     checks = Checks()
