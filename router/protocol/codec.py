@@ -12,7 +12,7 @@ from typing import Any
 
 import msgpack
 
-from router.protocol.errors import RemoteProtocolError
+from router.protocol.errors import RemoteProtocolError, excerpt
 from router.protocol.messages import OUTCOMES, Dispatch, End, Message, Probe, Pull, Report, Withdraw, build
 
 MAX_FRAME_BYTES = 1 << 20
@@ -155,18 +155,18 @@ class LinkCodec:
 
     def _message(self, item: Any) -> Message:
         if type(item) is not list or len(item) < 2:
-            raise RemoteProtocolError(f"a message is an array [kind, server, …], found {item!r:.80}")
+            raise RemoteProtocolError(f"a message is an array [kind, server, …], found {excerpt(item)}")
         code, position = item[0], item[1]
         known = self._known.get(code) if type(code) is int else None
         if known is None:
             allowed = ", ".join(f"{code} {entry[0].__name__}" for code, entry in self._known.items())
-            raise RemoteProtocolError(f"message of kind {code!r:.40}; allowed on this side: {allowed}")
+            raise RemoteProtocolError(f"message of kind {excerpt(code, 40)}; allowed on this side: {allowed}")
         kind, arity, right = known
         if len(item) != arity:
             raise RemoteProtocolError(f"{kind.__name__} with {len(item)} fields, expected {arity}")
         if type(position) is not int or not 0 <= position < len(self._servers):
             raise RemoteProtocolError(
-                f"{kind.__name__} for server {position!r:.40}, of {len(self._servers)} on the link"
+                f"{kind.__name__} for server {excerpt(position, 40)}, of {len(self._servers)} on the link"
             )
         if not right(item):
             return self._wrong_field(kind, item)
@@ -175,5 +175,7 @@ class LinkCodec:
     def _wrong_field(self, kind: type[Message], item: list[Any]) -> Message:
         for (name, condition), value in zip(_FIELDS[kind].items(), item[2:], strict=True):
             if not _test(condition)(value):
-                raise RemoteProtocolError(f"{kind.__name__}.{name} = {value!r:.40}, expected {_EXPECTED[condition]}")
+                raise RemoteProtocolError(
+                    f"{kind.__name__}.{name} = {excerpt(value, 40)}, expected {_EXPECTED[condition]}"
+                )
         raise AssertionError("called for a message without a wrong field")

@@ -7,6 +7,7 @@ A message says what was expected, what was found, where, and what to do. An outc
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 
 class HerdlessError(Exception):
@@ -41,3 +42,12 @@ class InvariantViolation(HerdlessError):
         self.what = what
         self.story = tuple(story)
         super().__init__("\n  ".join((what, *self.story)))
+
+
+def excerpt(value: Any, most: int = 80) -> str:
+    """The beginning of what somebody else sent, for a message; Python cannot write down what nests very deep."""
+    try:
+        text = repr(value)
+    except RecursionError:
+        return "values that nest too deep to be shown"
+    return text[:most]

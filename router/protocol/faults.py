@@ -54,16 +54,18 @@ def explain(error: ValidationError, model: type[BaseModel], table: Any, prefix: 
     return prefix + _sentence(first, model, table)
 
 
-def shown(value: Any) -> str:
-    """Write a value as TOML would, shortened if it is long."""
+def shown(value: Any, deepest: int = 20) -> str:
+    """Write a value as TOML would, shortened if it is long or nests deeper than that."""
     if isinstance(value, str | bool | None):
         text = json.dumps(value, ensure_ascii=False)
     elif isinstance(value, int) and value.bit_length() > 256:
         text = hex(value)  # Python refuses to write very long ones as decimals
+    elif isinstance(value, Mapping | list | tuple) and not deepest:
+        text = "…"
     elif isinstance(value, Mapping):
-        text = "{" + ", ".join(f"{key} = {shown(item)}" for key, item in value.items()) + "}"
+        text = "{" + ", ".join(f"{key} = {shown(item, deepest - 1)}" for key, item in value.items()) + "}"
     elif isinstance(value, list | tuple):
-        text = "[" + ", ".join(shown(item) for item in value) + "]"
+        text = "[" + ", ".join(shown(item, deepest - 1) for item in value) + "]"
     else:
         text = str(value)
     return text if len(text) <= 80 else text[:79] + "…"

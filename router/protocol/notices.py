@@ -13,7 +13,7 @@ import msgpack
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator
 
 from router.protocol.codec import MAX_FRAME_MESSAGES
-from router.protocol.errors import RemoteProtocolError
+from router.protocol.errors import RemoteProtocolError, excerpt
 from router.protocol.needs import Needs, Positive
 
 VERSION = 1
@@ -121,12 +121,16 @@ def read_notice(value: Any) -> Notice:
     Raises:
         RemoteProtocolError: It is no notice, or says what is not allowed.
     """
+    if type(value) is not dict or type(value.get("notice")) is not str:
+        raise RemoteProtocolError(f"a notice is a map that says which one it is, found {excerpt(value)}")
     try:
         return _ADAPTER.validate_python(value)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
+        # Names and values are the peer's: no line of the log may be as long as a frame.
         where = ".".join(str(part) for part in first["loc"]) or "notice"
-        raise RemoteProtocolError(f"{where}: {first['msg']} (found {first.get('input')!r:.80})") from None
+        message = f"{where:.80}: {first['msg']:.200} (found {excerpt(first.get('input'))})"
+        raise RemoteProtocolError(message) from None
 
 
 def check_version(version: int) -> None:

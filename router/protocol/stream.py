@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgpack
 
 from router.protocol.codec import MAX_FRAME_MESSAGES, is_amount, is_count, is_instant, unpack
-from router.protocol.errors import RemoteProtocolError
+from router.protocol.errors import RemoteProtocolError, excerpt
 from router.protocol.messages import OUTCOMES, Outcome
 
 VERSION = 1
@@ -92,7 +92,7 @@ def decode_greeting(data: bytes) -> Greeting:
     if type(value) is not dict or set(value) != set(Greeting._fields):
         raise RemoteProtocolError(f"a stream begins with a map of {', '.join(Greeting._fields)}")
     if value["version"] != VERSION:
-        raise RemoteProtocolError(f"stream version {value['version']!r:.40}, this side speaks {VERSION}")
+        raise RemoteProtocolError(f"stream version {excerpt(value['version'], 40)}, this side speaks {VERSION}")
     if type(value["router"]) is not str or type(value["boot"]) is not str:
         raise RemoteProtocolError("router and boot of a greeting are text")
     return Greeting(**value)
@@ -115,14 +115,16 @@ def decode_requests(data: bytes) -> tuple[float, list[Request]]:
     requests = []
     for item in frame[1:]:
         if type(item) is not list or len(item) != 3:
-            raise RemoteProtocolError(f"a job is an array [id, size, patience], found {item!r:.80}")
+            raise RemoteProtocolError(f"a job is an array [id, size, patience], found {excerpt(item)}")
         id, size, patience = item
         if not is_count(id):
-            raise RemoteProtocolError(f"job id = {id!r:.40}, expected a whole number from 0")
+            raise RemoteProtocolError(f"job id = {excerpt(id, 40)}, expected a whole number from 0")
         if not is_amount(size):
-            raise RemoteProtocolError(f"size = {size!r:.40} of job {id}, expected a finite number from 0")
+            raise RemoteProtocolError(f"size = {excerpt(size, 40)} of job {id}, expected a finite number from 0")
         if patience is not None and not is_amount(patience):
-            raise RemoteProtocolError(f"patience = {patience!r:.40} of job {id}, expected a finite number from 0")
+            raise RemoteProtocolError(
+                f"patience = {excerpt(patience, 30)} of job {id}, expected a finite number from 0"
+            )
         requests.append(Request(id, size, patience))
     return frame[0], requests
 
@@ -137,7 +139,7 @@ def decode_answers(data: bytes) -> tuple[float, list[Answer]]:
     answers = []
     for item in frame[1:]:
         if type(item) is not list or tuple(map(type, item)) not in _ANSWER_TYPES or item[1] not in OUTCOMES:
-            raise RemoteProtocolError(f"an answer is an array of {', '.join(Answer._fields)}, found {item!r:.80}")
+            raise RemoteProtocolError(f"an answer is an array of {', '.join(Answer._fields)}, found {excerpt(item)}")
         answers.append(Answer(*item))
     return frame[0], answers
 
