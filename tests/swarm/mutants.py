@@ -9,6 +9,8 @@ import pytest
 
 from router.choice import Population
 from router.core import RouterCore
+from router.members import Members
+from router.memory import FailureMemory
 from router.policies.pull import Pull
 from router.policies.random import RandomPolicy
 from router.policy import Assign
@@ -296,6 +298,48 @@ def retries_are_off_by_one(patch: Patch) -> None:
         self._retries += 1
 
     patch.setattr(RouterCore, "__init__", init)
+
+
+@mutant
+def a_retry_goes_to_the_same_server(patch: Patch) -> None:
+    """Nobody looks where the job was before."""
+    right = Members.draw
+    patch.setattr(Members, "draw", lambda self, rng, tried=(): right(self, rng))
+
+
+@mutant
+def a_job_is_served_twice(patch: Patch) -> None:
+    """Although its service may have begun, and it may be served only once."""
+
+    def make(right: Any) -> Any:
+        return lambda self, record, started: right(self, record, started=False)
+
+    _router(patch, "_again", make)
+
+
+@mutant
+def a_server_that_is_set_aside_is_chosen(patch: Patch) -> None:
+    """No policy is told."""
+    patch.setattr(Members, "_may_not_be_chosen", lambda self, server: self.chosen.remove(server))
+
+
+@mutant
+def nothing_is_forgiven(patch: Patch) -> None:
+    """A server that was set aside stays there."""
+    patch.setattr(FailureMemory, "forgive", lambda self, event: None)
+
+
+@mutant
+def a_rate_that_changes_is_not_noticed(patch: Patch) -> None:
+    """The policy goes on with the old one."""
+    patch.setattr(Members, "rate", lambda self, server, rate: None)
+
+
+@mutant
+def a_length_comes_before_the_end_that_it_counts(patch: Patch) -> None:
+    """So the router believes that an end was lost."""
+    right = ServerCore._leave
+    patch.setattr(ServerCore, "_leave", lambda self, *rest: right(self, *rest)[::-1])
 
 
 @mutant

@@ -281,9 +281,14 @@ class RouterWatch(Watched):
     def finish(self) -> None:
         """The run is over and everything has come to rest."""
         core = self.core
+        for id, aside in core.members.aside.items():
+            if "failed" in aside.whys or "hung" in aside.whys:
+                self.fail(f"{id} is set aside for ever: {list(aside.whys)}")
         if not (not self._open and core.in_system == 0):
             self.fail(f"{core.id} still has {core.in_system} jobs")
         for pair in self.pairs.values():
             self._agrees(pair)
             if self._outstanding[pair.id] != 0:
                 self.fail(f"{core.id} still counts jobs at {pair.id}")
+            if pair.is_up and pair.server is not None and core.servers[pair.id].rate != pair.server.core.spec.rate:
+                self.fail(f"{core.id} believes in rate {core.servers[pair.id].rate} of {pair.id}")

@@ -111,7 +111,8 @@ class SwarmWorld(FaultyWorld):
         for _ in range(MOST_STEPS):
             if self._at_rest() or not self.agenda.run_next():
                 break
-        self.agenda.run_until(self.agenda.now + 2.0 * max(DELAYS) + 10.0)
+        forgiven = self._case.options.get("memory", {}).get("longest", 0.0)
+        self.agenda.run_until(self.agenda.now + 2.0 * max(DELAYS) + 10.0 + forgiven)
         cores = [router.core for router in self.routers.values() if router.alive]
         cores += [core for servers in self.servers.values() if servers.alive for core in servers.cores.values()]
         for core in cores:
