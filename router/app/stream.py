@@ -90,6 +90,11 @@ class Streams:
 
     async def _take(self, requests: Sequence[Request], on_end: OnEnd, outbox: Outbox[Answer]) -> None:
         """Take jobs in, a turn's worth at a time; wait while their ends or the messages about them pile up."""
+        taken = self._taken + len(requests)
+        if taken < JOBS_A_TURN and not (outbox.is_behind or self._turn.locked()):
+            self._taken = taken
+            self._driver.submit(requests, on_end, monotonic())
+            return
         for start in range(0, len(requests), JOBS_A_TURN):
             if outbox.is_behind:
                 await self._wait_for(outbox)
