@@ -243,3 +243,36 @@ def test_a_port_in_use_is_said_and_ends_the_process():
         assert popen.wait(BOUND_S) == 3
         assert popen.stderr is not None
         assert "the port is in use" in popen.stderr.read()
+
+
+async def test_a_sink_is_set_aside_and_a_rate_is_changed_under_load_and_no_job_is_lost():
+    async with cluster() as our:
+        memory = {"failures": 2, "forgive": 1e6}
+        routers = [our.router(f"router-{n}", "jsq", retries=1, memory=memory) for n in (1, 2)]
+        servers = our.servers(*routers)
+        for router in routers:
+            await our.ready(router, 20)
+        loads, stopped = [Load(), Load()], asyncio.Event()
+        running = [
+            asyncio.create_task(load.run(our.session, router, stopped.is_set))
+            for load, router in zip(loads, routers, strict=True)
+        ]
+        await grown(loads[0], 100)
+        for path, body in (("/slow-7/disturbance", {"failing": True}), ("/slow-8", {"rate": 4.0})):
+            async with our.session.put(f"{servers.url}/v1/servers{path}", json=body) as response:
+                assert response.status == 200
+        for load in loads:
+            await grown(load, 300)
+        known = []
+        for router in routers:
+            async with our.session.get(f"{router.url}/v1/servers") as response:
+                known.append({server["id"]: server for server in (await response.json())["servers"]})
+        stopped.set()
+        await asyncio.gather(*running)
+        for load, there in zip(loads, known, strict=True):
+            load.check()
+            # Each failed job went to another server, which may not be told as one that fails.
+            assert set(load.outcomes) == {("served", "")}
+            assert [id for id, server in there.items() if server["state"] == "aside"] == ["slow-7"]
+            assert there["slow-7"]["failed"] >= 2
+            assert there["slow-8"]["rate"] == 4.0
