@@ -39,8 +39,8 @@ class SwarmWorld(FaultyWorld):
         ends: Of each job, its outcome and reason, as the generator sees it.
     """
 
-    def __init__(self, case: Case, scenario: Scenario, told: bool) -> None:
-        self.story = Story(told)
+    def __init__(self, case: Case, scenario: Scenario, story: Story) -> None:
+        self.story = story
         self.ends: dict[int, tuple[str, str]] = {}
         self._case = case
         self._rng = Random(f"swarm:{case.seed}:doubles")
@@ -138,17 +138,19 @@ def _options(case: Case) -> dict[str, Any]:
 
 def violation(case: Case, told: bool = False) -> str:
     """Run a case; what it violates, with its story if that is asked for. Empty: nothing."""
+    story = Story(told)
     try:
-        run(case, told)
+        run(case, story)
     except InvariantViolation as error:
         return str(error)
     except (HerdlessError, ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError,
             ValueError) as error:  # fmt: skip
-        return f"{type(error).__name__}: {error}"
+        what = f"{type(error).__name__}: {error}"
+        return "\n  ".join([what, *story.about(what)])
     return ""
 
 
-def run(case: Case, told: bool = False) -> SwarmWorld:
+def run(case: Case, story: Story | None = None) -> SwarmWorld:
     """Run a case.
 
     Raises:
@@ -156,7 +158,7 @@ def run(case: Case, told: bool = False) -> SwarmWorld:
     """
     scenario = case.parsed()
     workload = draw_workload(scenario)
-    world = SwarmWorld(case, scenario, told)
+    world = SwarmWorld(case, scenario, story or Story(told=False))
     for at, router, table in case.switches:
         world.schedule(at, world.switch, (router, table))
     for at, server, rate in case.rates:

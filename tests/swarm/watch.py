@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from router.policy import Job
@@ -69,8 +70,7 @@ class Story:
         self.begun: dict[int, None] = {}
         self.now = 0.0
         self._told = told
-        self._lines: list[tuple[str, set[str]]] = []
-        self._about: set[str] = set()
+        self._lines: list[str] = []
 
     def begins(self, name: str, event: Any, now: float, was: float) -> None:
         """An event is about to be handled, as of `now`; time has come to `was`."""
@@ -79,24 +79,27 @@ class Story:
             self.fail(f"more than {MOST_EVENTS} events: it does not end")
         if self._told:
             as_of = f" (as of {now:.4f})" if now != was else ""
-            self._lines.append((f"{was:.4f} {name}{as_of}: {event}", {name}))
+            self._lines.append(f"{was:.4f} {name}{as_of}: {event}")
 
     def comes(self, effects: list[Any]) -> None:
         """Of which this came."""
         if self._told and effects:
-            line, names = self._lines[-1]
-            self._lines[-1] = "\n      -> ".join([line, *map(str, effects)]), names
+            self._lines[-1] = "\n      -> ".join([self._lines[-1], *map(str, effects)])
 
     def says(self, text: str) -> None:
         """Something else happened."""
         if self._told:
-            self._lines.append((f"{self.now:.4f} {text}", set()))
+            self._lines.append(f"{self.now:.4f} {text}")
+
+    def about(self, what: str) -> list[str]:
+        """The latest events, and those before that were about the job of a violation."""
+        latest, before = self._lines[-LATEST:], self._lines[:-LATEST]
+        job = re.search(r"job (\d+)", what)
+        return [*([line for line in before if f"Job(id={job[1]}," in line] if job else []), *latest]
 
     def fail(self, what: str) -> NoReturn:
         """Raise, with the story."""
-        lines = [line for line, _ in self._lines[-LATEST:]]
-        text = f"{what}, at {self.now:.6g}, after event {self.events}"
-        raise InvariantViolation(text + "".join(f"\n  {line}" for line in lines))
+        raise InvariantViolation(f"{what}, at {self.now:.6g}, after event {self.events}", self.about(what))
 
 
 class Watched:
