@@ -15,8 +15,8 @@ Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a live r
 
 def audit(run: Run, as_json: AsJson = False) -> int:
     """Add up, job by job, what generator, routers and servers of a run have on record."""
+    from services.audit.lines import audit_lines, mismatch_lines
     from services.lab.audit import audit_folder
-    from services.lab.audit_table import audit_lines, mismatch_lines
 
     audited = audit_folder(run)
     if as_json:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from services.audit.lines import audit_lines
 from services.measure.validity import CPU_LIMIT, DELAY_LIMIT_UNITS, LATENESS_LIMIT_UNITS
 from services.report.drawing import Drawing
 from services.report.markup import Markup, element, join
@@ -96,6 +97,10 @@ def _checks(summary: Mapping[str, Any]) -> Markup | None:
         within = f" (within {check['tolerance']:.0f})" if check["tolerance"] and not exact else ""
         text = f"{check['text']}: {check['found']:.0f} {sign} {check['expected']:.0f}{within}"
         lines.append(_line("ok" if check["holds"] else "broken", text))
+    if audit := summary.get("audit"):
+        first, *more = audit_lines(audit)
+        lines.append(_line("ok" if audit["holds"] else "broken", f"{capital(first)}."))
+        lines += [_line("note", f"{capital(text.strip())}.") for text in more]
     lines += [_line("broken", f"Invalid: {reason}") for reason in summary.get("invalid", [])]
     lines += [_line("note", text) for text in [*_steadiness(summary), *_machine(summary)]]
     if not lines:

@@ -51,6 +51,13 @@ def test_links_within_the_page_lead_somewhere_and_ids_are_unique(page) -> None:
     assert wanted - set(page.ids) == set()
 
 
+def test_it_says_whether_the_run_adds_up() -> None:
+    audit = {"holds": True, "jobs": 40, "traced": 38, "mismatches": [], "accounted": {"lost": 2}, "unchecked": []}
+    fine, broken = (made(summary(audit=audit | {"holds": holds})) for holds in (True, False))
+    assert "✓Audit: 40 jobs sent, 38 followed from end to end: everything adds up.·Lost: 2." in fine.text
+    assert "✗Audit: 40 jobs sent, 38 followed from end to end: the books do not balance." in broken.text
+
+
 def test_it_has_headings_headers_and_names_for_figures(page) -> None:
     assert [tag for tag, _ in page.tags if tag == "h1"] == ["h1"]
     assert all(given.get("scope") for given in page.named("th"))
