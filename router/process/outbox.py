@@ -20,6 +20,9 @@ from router.protocol.codec import MAX_FRAME_BYTES
 
 Message = TypeVar("Message")
 
+UNDELIVERED_HEARTBEATS = 2.0
+"""For so long may bytes be undelivered; later than the heartbeat finds out, so that it is the one to tell."""
+
 _LOOK_EVERY_S = 0.005
 """How often it is looked whether there is room; nobody does while nobody is behind."""
 
@@ -45,6 +48,7 @@ async def accept(
     """Answer a request for a WebSocket: no compression, and no frame longer than `max_frame_bytes`."""
     ws = web.WebSocketResponse(compress=False, max_msg_size=max_frame_bytes, heartbeat=heartbeat_s)
     await ws.prepare(request)
+    _bound_silence(ws, heartbeat_s)
     return ws
 
 
@@ -60,7 +64,9 @@ async def dial(
     Raises:
         aiohttp.ClientError: Nobody listens there, or it is no WebSocket.
     """
-    return await session.ws_connect(url, compress=0, max_msg_size=max_frame_bytes, heartbeat=heartbeat_s)
+    ws = await session.ws_connect(url, compress=0, max_msg_size=max_frame_bytes, heartbeat=heartbeat_s)
+    _bound_silence(ws, heartbeat_s)
+    return ws
 
 
 class Outbox(Generic[Message]):
@@ -259,6 +265,19 @@ _END = _Frame(b"")
 def _close_message(reason: str) -> bytes:
     """Shorten a reason to what a close frame takes, 123 bytes, without breaking a letter."""
     return reason.encode()[:123].decode(errors="ignore").encode()
+
+
+def _bound_silence(ws: WebSocket, heartbeat_s: float | None) -> None:
+    """Let the kernel, too, give up what a silent peer does not take.
+
+    The heartbeat gives the link up, but a transport that is closed waits for what it has still to deliver: to a host
+    that is gone TCP would go on trying for a quarter of an hour, and keep the descriptor for so long.
+    """
+    connection = None if heartbeat_s is None else _copy_of_socket(ws)
+    if connection is not None and heartbeat_s is not None:
+        with connection, suppress(AttributeError, OSError):  # Linux has it, for TCP
+            limit_ms = max(1, round(UNDELIVERED_HEARTBEATS * heartbeat_s * 1e3))
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, limit_ms)
 
 
 def _copy_of_socket(ws: WebSocket) -> socket.socket | None:

@@ -1,7 +1,8 @@
 """The outbox on real WebSockets over loopback, in both directions, on both loops."""
 
 import asyncio
-from contextlib import asynccontextmanager
+import os
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import uvloop
 from aiohttp import ClientSession, WSCloseCode, WSMsgType, web
 
 from router.process.outbox import Outbox, accept, dial
+from services.lab.relay import Relay
 
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
@@ -23,8 +25,8 @@ def run(request):
 
 
 @asynccontextmanager
-async def linked(**options):
-    """Yield the two ends of one WebSocket: the server's, then the client's."""
+async def linked(relayed=False, **options):
+    """Yield the two ends of one WebSocket: the server's, then the client's; and the relay between them, if wanted."""
     accepted: asyncio.Queue[Any] = asyncio.Queue()
     done = asyncio.Event()
 
@@ -41,9 +43,15 @@ async def linked(**options):
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
     try:
-        async with ClientSession() as session:
-            client = await dial(session, f"http://127.0.0.1:{site.port}/link", **options)
-            yield await accepted.get(), client
+        async with AsyncExitStack() as stack:
+            session = await stack.enter_async_context(ClientSession())
+            url = f"http://127.0.0.1:{site.port}"
+            if relayed:
+                relay = await Relay.start(url)
+                stack.push_async_callback(relay.close)
+                url = relay.url
+            client = await dial(session, f"{url}/link", **options)
+            yield (await accepted.get(), client, relay) if relayed else (await accepted.get(), client)
             done.set()
             await client.close()
     finally:
@@ -149,5 +157,25 @@ def test_a_frame_over_the_limit_ends_the_link_and_both_ends_know_why(run):
             assert error.data.code == WSCloseCode.MESSAGE_TOO_BIG
             assert (await client.receive()).data == WSCloseCode.MESSAGE_TOO_BIG
             await outbox.close()
+
+    run(main())
+
+
+@pytest.mark.parametrize("sending_end", [0, 1], ids=["server", "client"])
+def test_a_silent_peer_costs_no_descriptor_although_much_is_undelivered(run, sending_end):
+    """A transport that is closed waits for what it has still to deliver; the kernel must give that up as well."""
+
+    async def main():
+        async with linked(heartbeat_s=0.2, relayed=True) as (server, client, relay):
+            outbox: Outbox[int] = Outbox((server, client)[sending_end], lambda messages: bytes(50_000 * len(messages)))
+            relay.silence()
+            before = len(os.listdir("/proc/self/fd"))
+            for _ in range(400):  # 20 MB: more than all buffers hold
+                outbox.put(1)
+            while (await (server, client)[sending_end].receive()).type is WSMsgType.BINARY:
+                pass
+            await outbox.close()
+            while len(os.listdir("/proc/self/fd")) > before - 2:  # noqa: ASYNC110 - only by looking does one learn of it
+                await asyncio.sleep(0.02)
 
     run(main())
