@@ -17,6 +17,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 STANDARD_ERROR = 2
 MOST_LINES = 1_000
+MOST_A_SECOND = 100
 LAST_WORDS_S = 0.5
 MOST_TOLD = 10
 
@@ -30,15 +31,20 @@ class LogThread(logging.Handler):
     Args:
         descriptor: Where to.
         limit: The most lines that wait; further ones are dropped, and their number is told when there is room again.
+        a_second: The most lines within one second; further ones are dropped, and told, in the same way.
 
     Attributes:
         dropped: Lines dropped so far.
     """
 
-    def __init__(self, descriptor: int = STANDARD_ERROR, limit: int = MOST_LINES) -> None:
+    def __init__(
+        self, descriptor: int = STANDARD_ERROR, limit: int = MOST_LINES, a_second: int = MOST_A_SECOND
+    ) -> None:
         super().__init__()
         self.dropped = 0
         self._told = 0
+        self._a_second = a_second
+        self._second, self._in_second = 0, 0
         self._descriptor = descriptor
         self._lines: Queue[bytes] = Queue(limit)
         self._thread = threading.Thread(target=self._write_on, name="log", daemon=True)
@@ -46,6 +52,12 @@ class LogThread(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Take a line; never waits."""
+        if self._second != (second := int(record.created)):
+            self._second, self._in_second = second, 0
+        self._in_second += 1
+        if self._in_second > self._a_second:
+            self.dropped += 1  # whoever is refused may come again at once, and would fill a disk
+            return
         try:
             self._lines.put_nowait((self.format(record) + "\n").encode(errors="replace"))
         except Full:
@@ -65,7 +77,7 @@ class LogThread(logging.Handler):
             missing = self.dropped - self._told
             if missing:
                 self._told += missing
-                line = f"{missing} lines are missing: nobody was reading\n".encode() + line
+                line = f"{missing} lines are missing: nobody was reading, or there were too many\n".encode() + line
             while line:
                 try:
                     line = line[os.write(self._descriptor, line) :]

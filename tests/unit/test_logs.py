@@ -41,7 +41,7 @@ def test_lines_are_written_in_order_and_before_the_end(pipe: tuple[int, int]) ->
 
 def test_nobody_waits_for_a_reader_and_the_dropped_lines_are_counted(pipe: tuple[int, int]) -> None:
     # A line is 100 bytes: at most 41 are in the pipe or half in it, and 5 wait; of 200 more than half are dropped.
-    log = LogThread(pipe[1], limit=5)
+    log = LogThread(pipe[1], limit=5, a_second=200)
     for number in range(200):
         log.emit(record(f"{number:099d}"))
     assert log.dropped >= 200 - 41 - 5
@@ -50,12 +50,28 @@ def test_nobody_waits_for_a_reader_and_the_dropped_lines_are_counted(pipe: tuple
     with os.fdopen(os.dup(pipe[0]), "rb") as reading:  # somebody reads at last, and gets what is there
         while len(found) + log.dropped < 200 or missing < log.dropped:
             line = reading.readline()
-            if line.endswith(b" lines are missing: nobody was reading\n"):
+            if line.endswith(b" lines are missing: nobody was reading, or there were too many\n"):
                 missing += int(line.split()[0])
             else:
                 found.append(int(line))
     assert found == sorted(found) and len(found) + missing == 200
     log.close()
+
+
+def test_lines_of_one_second_have_a_limit_and_it_is_told_how_many_are_missing(
+    pipe: tuple[int, int],
+) -> None:
+    log = LogThread(pipe[1], a_second=3)
+    for second, lines in ((7, 5), (8, 2)):
+        for number in range(lines):
+            line = record(f"{second}.{number}")
+            line.created = second + number / 10
+            log.emit(line)
+    log.close()
+    written = os.read(pipe[0], 4096).decode().splitlines()
+    missing = [line for line in written if " missing: " in line]
+    assert sum(int(line.split()[0]) for line in missing) == 2
+    assert [line for line in written if line not in missing] == ["7.0", "7.1", "7.2", "8.0", "8.1"]
 
 
 def test_the_end_does_not_wait_for_a_reader_that_never_comes(pipe: tuple[int, int]) -> None:
