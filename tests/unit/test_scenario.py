@@ -6,7 +6,9 @@ import math
 
 import pytest
 
+from router.memory import MemoryRule
 from router.protocol.errors import SettingsError
+from services.lab.cluster import router_commands
 from services.scenario import Scenario, parse_scenario, scenario_toml
 from services.scenario_parts import TraceArrivals
 
@@ -208,3 +210,39 @@ def test_any_scenario_can_replay_a_trace_with_its_sizes() -> None:
     assert found.arrivals.size_weights == {"a": 1.0, "b": 20.5}
     one = scenario("arrivals.size_column=c", text=scenario_toml(found)).arrivals
     assert isinstance(one, TraceArrivals) and one.size_weights == {"c": 1.0}
+
+
+def test_what_routers_do_about_bad_servers_survives_being_written_down() -> None:
+    overrides = ["routers.retries=2", "routers.memory.hang=5", "routers.stale_after=3", "routers.stale=full"]
+    scenario = parse_scenario(BASE, "x.toml", overrides)
+    assert scenario.routers.upkeep == {
+        "retries": 2, "memory": MemoryRule(hang=5.0), "stale_after": 3.0, "stale": "full",
+    }  # fmt: skip
+    assert parse_scenario(scenario_toml(scenario), "y.toml") == scenario
+    assert next(iter(router_commands(scenario)))[1][-8:] == [
+        "--retries", "2", "--memory", '{"failures":3,"forgive":20.0,"longest":320.0,"hang":5.0}',
+        "--stale-after", "3.0", "--stale", "full",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("override", "says"),
+    [
+        ("routers.memory.failures=0", "routers.memory.failures = 0, expected a whole number >= 1"),
+        ("routers.memory.forget=1", 'routers.memory.forget: no such key; did you mean "forgive"?'),
+        ("routers.memory=3", "routers.memory = 3, expected a table"),
+        ("routers.stale=never", 'routers.stale = "never", expected "ignore", "average" or "full"'),
+        ("routers.retries=-1", "routers.retries = -1, expected a whole number from 0 to 1000"),
+    ],
+)
+def test_what_routers_do_about_bad_servers(override: str, says: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        parse_scenario(BASE, "x.toml", [override])
+    assert str(caught.value) == f"{says} (x.toml)"
+
+
+@pytest.mark.parametrize("override", ["routers.retries=1", "routers.memory.hang=5", "routers.stale_after=2"])
+def test_in_slots_no_server_fails(override: str) -> None:
+    text = BASE.replace("slots = 4\ncapacity = 10\n", "")
+    with pytest.raises(SettingsError, match="no server fails"):
+        parse_scenario(text, "x.toml", [override, "run.time=slotted"])
