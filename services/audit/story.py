@@ -14,6 +14,7 @@ from router.protocol.messages import OUTCOMES
 from services.audit.ledger import VIRTUAL, Ledger
 from services.audit.log import Log
 
+VIRTUAL_TIME = "virtual time"
 ORDER = ("sent", "arrived", "dispatched", "received", "started", "left_server", "retried", "orphaned", "ended", "end")
 """The way there and back, for what is simultaneous: in a simulation without delay everything is."""
 
@@ -68,6 +69,8 @@ class Story:
         """What a person reads."""
         wide = max((len(event.process) for event in self.events), default=0)
         head = f"job {self.job}: times in ms from the instant at which it was to be sent; {self.clock}"
+        if self.clock == VIRTUAL_TIME:
+            head = f"job {self.job}: times in thousandths of a time unit from the instant of its arrival; {self.clock}"
         return [
             head,
             *(
@@ -110,7 +113,7 @@ def tell(ledger: Ledger, logs: Sequence[Log], job: int) -> Story:
 
 def _clock(boots: set[str]) -> str:
     if boots == {VIRTUAL}:
-        return "virtual time"
+        return VIRTUAL_TIME
     return "one clock, the monotonic one of the host" if len(boots) == 1 else "several clocks, which do not compare"
 
 

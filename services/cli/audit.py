@@ -33,7 +33,7 @@ def story(
     job: Annotated[int, typer.Argument(metavar="JOB", min=0, help="Its number in jobs.csv.", show_default=False)],
     as_json: AsJson = False,
 ) -> int:
-    """Tell what happened to one job of a run, across all processes."""
+    """Tell what happened to one job of a run, live or simulated, across all processes."""
     from services.lab.audit import story_of
 
     told = story_of(run, job)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +16,15 @@ from services.audit.ledger import Ledger
 from services.audit.log import Log
 from services.audit.story import Story, tell
 from services.lab.events import read_logs
+from services.lab.experiment import read_experiment
 from services.lab.folder import write_records
+from services.lab.ledger import FILE as LEDGER
 from services.lab.ledger import read_ledger, reasons_of, write_ledger
 from services.lab.live import Live
 from services.lab.scrape import Samples
 from services.scenario import Scenario
+from services.simulator.recording import Recording, ledger_of
+from services.simulator.run import simulate
 
 TOLD = 3
 """How many stories of jobs that do not add up are told."""
@@ -92,16 +97,35 @@ def audit_folder(folder: Path) -> Audited:
 
 
 def story_of(folder: Path, job: int) -> Story:
-    """The story of one job of a live run.
+    """The story of one job of a live run, or of a simulation, whose first run is simulated again for it.
 
     Raises:
-        SettingsError: It is no folder of a live run, or there is no such job.
+        SettingsError: It is no folder of such a run, or there is no such job.
     """
-    ledger = read_ledger(folder)
+    ledger, logs = _simulated(folder) if _is_simulation(folder) else (read_ledger(folder), None)
     jobs = len(ledger.sent)
     if not 0 <= job < jobs:
         raise SettingsError(f"job {job}: {folder} has {jobs} jobs, from 0 to {jobs - 1}")
-    return tell(ledger, read_logs(folder), job)
+    return tell(ledger, read_logs(folder) if logs is None else logs, job)
+
+
+def _is_simulation(folder: Path) -> bool:
+    try:
+        summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return "policy" in summary and not (folder / LEDGER).exists()
+
+
+def _simulated(folder: Path) -> tuple[Ledger, list[Log]]:
+    """The same jobs and choices once more, on record this time."""
+    experiment = read_experiment(str(folder / "scenario.toml"))
+    scenario = experiment.scenario
+    if scenario.faults or scenario.run.time != "continuous":
+        raise SettingsError(f"{folder}: stories are told of simulations in continuous time and without faults")
+    recording = Recording()
+    run = simulate(scenario, experiment.workload(), wrap=recording.watch)
+    return ledger_of(run), recording.logs()
 
 
 def check_counters(metrics: Mapping[str, Samples], logs: Sequence[Log]) -> list[Mismatch]:

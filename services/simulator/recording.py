@@ -12,8 +12,9 @@ from router.protocol.eventlog import About
 from router.recorder import recorded as recorded_router
 from server.core import ServerCore
 from server.recorder import recorded as recorded_server
-from services.audit.ledger import VIRTUAL
+from services.audit.ledger import VIRTUAL, Ledger
 from services.audit.log import DTYPE, Log
+from services.measure.records import Run
 
 
 class MemoryBook:
@@ -79,3 +80,24 @@ class Recording:
         if book is None:
             book = self._books[id] = MemoryBook(About(id, role, 0, VIRTUAL))
         return book
+
+
+def ledger_of(run: Run) -> Ledger:
+    """What a generator would have on record of a simulated run without faults; a time unit is a second there."""
+    records = run.records
+    return Ledger(
+        intended=records.intended,
+        sent=records.sent,
+        ended=records.ended,
+        router=records.router,
+        server=records.server,
+        outcome=records.outcome,
+        reason=np.zeros(len(records.sent), np.int64),
+        routers=run.fleet.routers,
+        servers=run.fleet.servers,
+        reasons=["", "link_lost"],
+        doubled=[],
+        tagged=True,
+        time_unit_s=1.0,
+        boot=VIRTUAL,
+    )

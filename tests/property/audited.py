@@ -12,7 +12,7 @@ from router.protocol.eventlog import AT_ONCE, ENDS, Kind
 from services.audit.ledger import Ledger
 from services.audit.log import Log
 from services.scenario import parse_scenario
-from services.simulator.recording import Recording
+from services.simulator.recording import Recording, ledger_of
 from services.simulator.run import simulate
 
 SCENARIO = """
@@ -74,24 +74,7 @@ def books(system: str) -> Books:
     scenario = parse_scenario(SCENARIO, "audited", SYSTEMS[system])
     recording = Recording()
     run = simulate(scenario, wrap=recording.watch)
-    records = run.records
-    ledger = Ledger(
-        intended=records.intended,
-        sent=records.sent,
-        ended=records.ended,
-        router=records.router,
-        server=records.server,
-        outcome=records.outcome,
-        reason=np.zeros(len(records.sent), np.int64),
-        routers=run.fleet.routers,
-        servers=run.fleet.servers,
-        reasons=["", "link_lost"],
-        doubled=[],
-        tagged=True,
-        time_unit_s=1.0,
-        boot="virtual",
-    )
-    return Books(ledger, tuple(recording.logs()))
+    return Books(ledger_of(run), tuple(recording.logs()))
 
 
 def kinds(log: Log) -> Any:
