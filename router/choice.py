@@ -56,18 +56,23 @@ class Population(Generic[T]):
         return items[0] if len(items) == 1 else items[int(rng.random() * len(items))]
 
 
+_DRAWS_A_MEMBER = 64
+
+
 def sample(population: Population[T], d: int, replacement: bool, rng: Random) -> list[T]:
     """The members that d uniform draws give, each of them once.
 
     Rule: without replacement, d different ones (all of them, and no draw, if there are at most d). With replacement,
-    the different ones of d independent draws: the fewer, the more often the draws coincide. The order carries no
+    the different ones of d independent draws: the fewer, the more often the draws coincide. No more than 64 draws a
+    member are made, since any one is missing among those with a probability below e^-64. The order carries no
     meaning. O(d).
     """
     items = population.items
     count = len(items)
     random = rng.random
     if replacement:
-        return [items[place] for place in dict.fromkeys([int(random() * count) for _ in range(d)])]
+        draws = range(min(d, _DRAWS_A_MEMBER * count))
+        return [items[place] for place in dict.fromkeys([int(random() * count) for _ in draws])]
     if d >= count:
         return list(items)
     if d == 2:  # the rule below, for what is by far the most frequent

@@ -88,6 +88,12 @@ def test_the_only_member_is_drawn_without_a_number() -> None:
 # -- sample ----------------------------------------------------------------------------------------
 
 
+def test_of_more_draws_than_could_matter_only_some_are_made() -> None:
+    rng, members = CountingRandom(3), population(5)
+    assert sorted(sample(members, 10**18, True, rng)) == [0, 1, 2, 3, 4]
+    assert rng.drawn == 64 * 5
+
+
 @pytest.mark.parametrize(("count", "d"), [(5, 2), (5, 4), (6, 3)])
 def test_a_sample_without_replacement_makes_all_sets_equally_likely(count: int, d: int) -> None:
     rng, members = Random(4), population(count)

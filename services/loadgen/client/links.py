@@ -87,8 +87,9 @@ class StreamLink(RouterLink):
             SettingsError: It refuses the token, or its certificate is not believed.
         """
         try:
-            ws = await dial(session, f"{url}/v1/stream?boot={boot}")
-            greeting = decode_greeting(await asyncio.wait_for(ws.receive_bytes(), GREETING_LIMIT_S))
+            async with asyncio.timeout(GREETING_LIMIT_S):
+                ws = await dial(session, f"{url}/v1/stream?boot={boot}")
+                greeting = decode_greeting(await ws.receive_bytes())
         except (aiohttp.ClientError, OSError, TypeError, TimeoutError, RemoteProtocolError) as error:
             why = f"router {url}: no stream of jobs there ({failure(error)})"
             if is_refusal(error):
