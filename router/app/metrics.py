@@ -16,7 +16,7 @@ from router.process.metrics import Labels, Metric, Metrics
 from router.protocol.messages import End, Outcome, Pull, Report, Withdraw
 
 RECEIVED = {Pull: "pull", Withdraw: "withdraw", Report: "report", End: "end"}
-HTTP_REFUSALS = ("job", "json", "key", "limit", "settings", "slow", "too_long", "too_often", "websocket")
+HTTP_REFUSALS = ("cut", "job", "json", "key", "limit", "settings", "slow", "too_long", "too_often", "websocket")
 WEBSOCKETS = {"/v1/link": "server", "/v1/stream": "generator"}
 HOPS = {"generator": "generator_router", "server": "server_router"}
 ENDS: tuple[tuple[Outcome, str], ...] = (

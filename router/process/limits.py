@@ -83,7 +83,7 @@ class Guests:
 
 
 GUESTS = web.AppKey("guests", Guests)
-REFUSALS = ("limit", "slow", *KINDS)
+REFUSALS = ("cut", "limit", "slow", *KINDS)
 
 
 def refusals(access: Access, guests: Guests) -> dict[str, float]:

@@ -108,6 +108,11 @@ async def _errors_as_json(request: web.Request, handler: Handler) -> web.StreamR
         answer = error_reply(408, "slow", str(error))
         answer.force_close()  # what is still to come of the body is of no use
         return answer
+    except (ConnectionError, web.RequestPayloadError):  # mostly nobody is there any more to read this
+        request.app[GUESTS].refusals["cut"] += 1
+        answer = error_reply(400, "cut", "the request has ended before its announced end")
+        answer.force_close()
+        return answer
     except web.HTTPException:
         raise
     except Exception as error:

@@ -160,7 +160,7 @@ def describe(
 _ABOUT = (
     "Answers are JSON, metrics apart; a refused request changes nothing. Whoever takes GET takes HEAD too. Any other "
     "path is 404 `not_found`, any other method 405 `method` with an `Allow` header. What is no HTTP at all is answered "
-    "400 in plain text. A 500 of kind `internal` is our own mistake."
+    "400 in plain text, and 417 whoever expects anything but `100-continue`. A 500 of kind `internal` is our mistake."
 )
 _TOKEN = {
     "type": "http",
@@ -183,6 +183,8 @@ def _operation(operation: Operation) -> Schema:
     if operation.body is not None:
         found["requestBody"] = {"required": operation.body_needed, "content": {JSON: {"schema": operation.body}}}
     replies, refusals = dict(operation.replies), dict(operation.refusals)
+    if operation.body is not None:
+        refusals[400] = ("cut", *refusals.get(400, ()))
     if operation.guarded:
         replies[401], refusals[401] = _WITHOUT_TOKEN, ("token",)
         replies[403], refusals[403] = _FROM_A_PAGE, ("page",)

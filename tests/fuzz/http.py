@@ -53,8 +53,10 @@ class Process:
         return found
 
     def errors(self) -> list[str]:
-        """The lines of its log that tell of a mistake of ours."""
-        return [line for line in self.log.read_text().splitlines() if " ERROR " in line or "Traceback" in line]
+        """What its log tells from the first mistake of ours on."""
+        lines = self.log.read_text().splitlines()
+        first = next((place for place, line in enumerate(lines) if " ERROR " in line), len(lines))
+        return lines[first:]
 
     def end(self) -> int:
         self.popen.send_signal(signal.SIGTERM)
@@ -66,7 +68,7 @@ def started(role: str, token: str | None, **settings: Any) -> Iterator[Process]:
     """Start a process; whatever happens, it does not outlive this."""
     environment = os.environ | {"PYTHONPATH": str(ROOT)} | ({"HERDLESS_TOKEN": token} if token else {})
     command = [sys.executable, "-m", "tests.fuzz.watched", role, json.dumps(settings)]
-    log = WORK / f"{role}.log"
+    log = WORK / f"{role}-{'with' if token else 'without'}-token.log"
     with (
         log.open("w") as writing,
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=writing, text=True, env=environment) as popen,
@@ -171,7 +173,7 @@ def main(schemathesis: str, examples: int = 300) -> int:
                 )
                 if not fine:
                     wrong.append(name)
-                    print(said, *faults[:20], sep="\n")
+                    print(said, *faults[:50], sep="\n")
             codes = [process.end() for process in (servers, router)]
             if codes != [0, 0]:
                 wrong.append(f"exit codes {codes}")

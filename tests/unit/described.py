@@ -36,6 +36,7 @@ class Described:
                     }
         error = Draft202012Validator({"$ref": "#/components/schemas/Error"} | schemas)
         self._anywhere = {status: {"application/json": error} for status in (404, 405)}
+        self._anywhere[417] = {"text/plain": Draft202012Validator({"type": "string"})}
 
     def attach(self, app: web.Application) -> None:
         """Watch every reply of an application that has not started."""

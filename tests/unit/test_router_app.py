@@ -133,6 +133,23 @@ async def test_a_long_body_is_refused_though_its_length_was_not_announced(kibiby
 
 
 @pytest.mark.parametrize(
+    "begun", [b"Content-Length: 10\r\n\r\n{", b"Transfer-Encoding: chunked\r\n\r\n5\r\n{"], ids=["length", "chunks"]
+)
+async def test_a_client_that_goes_away_within_its_body_is_no_mistake_of_ours(begun, caplog):
+    async with running() as router:
+        await router.link("slow-1")
+        _, writer = await asyncio.open_connection(router.client.host, router.client.port)
+        writer.write(b"POST /v1/jobs HTTP/1.1\r\nHost: here\r\n" + begun)
+        await writer.drain()
+        await router.get("/health")  # the router has seen the head
+        writer.close()
+        while (metrics := await router.metrics())["refusals_total", "http", "cut"] == 0:
+            pass
+        assert metrics["jobs_total", "random"] == 0
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize(
     ("method", "path", "status", "kind"),
     [
         ("GET", "/v1/jobs", 405, "method"),
