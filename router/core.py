@@ -289,6 +289,7 @@ class RouterCore(Roster):
         for number in ours[: server.outstanding - most]:
             server.outstanding -= 1
             effects.append(self._gone(self.in_flight.pop(number), None, "unaccounted"))
+        self.members.let_back(server, "hung")  # what seemed to be there for so long was not
         if self._on_job_ended is not None and server.id not in self._unchosen:
             self._tell(self.policy, self._on_job_ended, server)
         return effects

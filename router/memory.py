@@ -130,20 +130,25 @@ class FailureMemory:
                 return self._set_aside(server, standing, "failed", now)
         return []
 
-    def watch(self, in_flight: Mapping[int, InFlight], dispatches: int, now: float) -> list[StartTimer]:
+    def watch(
+        self, in_flight: Mapping[int, InFlight], dispatches: int, now: float
+    ) -> tuple[list[Server], list[StartTimer]]:
         """Look for servers that hang. The numbers of dispatches rise, so they tell how old a job is.
 
         Args:
             in_flight: Jobs that have no end yet, by the numbers of their dispatches, in order.
             dispatches: The number of the latest dispatch.
             now: The instant.
+
+        Returns:
+            The servers that were found to hang, whether or not they could be set aside; timers.
         """
         assert self._period is not None
         marks = self._marks
         marks.append(dispatches)
         timers: list[StartTimer] = []
+        late: dict[Server, None] = {}
         if len(marks) > TICKS:
-            late: dict[Server, None] = {}
             for number, record in in_flight.items():
                 if number > marks[0]:
                     break
@@ -156,7 +161,7 @@ class FailureMemory:
         self._watching = bool(self._standings)
         if self._watching:
             timers.append(StartTimer(now + self._period, WatchDue()))
-        return timers
+        return list(late), timers
 
     def forgive(self, event: Forgiven) -> None:
         """The time of a server is over: it may show what it can do now."""

@@ -52,7 +52,8 @@ class Roster:
     @property
     def held_total(self) -> int:
         """Pull-messages that are held, by the policy in force or for servers that are set aside."""
-        return self.policy.held_total + self.members.kept
+        held = self.policy.held_total
+        return held + self.members.kept if self.members.aside else held
 
     # -- pull-messages ------------------------------------------------------------------------
 

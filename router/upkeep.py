@@ -73,8 +73,10 @@ class Upkeep:
             self.freshness.begin_anew(needs.reports is not None or needs.probes, now)
 
     def _watch(self, event: WatchDue, now: float) -> list[RouterEffect]:
+        """Who hangs is asked as well: the end of its job may have been lost, which its answer shows."""
         assert self.memory is not None
-        return self._done(self.memory.watch(self._core.in_flight, self._core.dispatches, now))
+        late, timers = self.memory.watch(self._core.in_flight, self._core.dispatches, now)
+        return [*self._done(timers), *self._ask(late)]
 
     def _forgive(self, event: Forgiven, now: float) -> list[RouterEffect]:
         assert self.memory is not None
@@ -85,10 +87,15 @@ class Upkeep:
         assert self.freshness is not None
         core = self._core
         asked, changed, timers = self.freshness.look(now)
-        core.tally.probes += len(asked)
         for server in changed:
             core.view_changed(server)
-        return [*self._done(timers), *(Probe(server.id, core.id, NO_JOB) for server in asked)]
+        return [*self._done(timers), *self._ask(asked)]
+
+    def _ask(self, servers: list[Server]) -> list[Probe]:
+        core = self._core
+        asked = [server for server in servers if server.id not in core.draining]
+        core.tally.probes += len(asked)
+        return [Probe(server.id, core.id, NO_JOB) for server in asked]
 
     def _done(self, timers: list[StartTimer]) -> list[RouterEffect]:
         """Whoever was set aside meanwhile is not waited for."""

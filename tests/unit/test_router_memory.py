@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from router.core import PolicyChanged, ServerDraining, ServerJoined, ServerLeft
+from router.freshness import NO_JOB
 from router.memory import MemoryRule
 from router.policy import Server
-from router.protocol.messages import Dispatch, Pull, Report, Withdraw
+from router.protocol.messages import Dispatch, Probe, Pull, Report, Withdraw
 from tests.property.variants import build
 from tests.unit.router_story import Story
 
@@ -179,6 +180,17 @@ def test_a_server_that_hangs_is_forgiven_and_an_old_job_is_not_held_against_it_t
     story.at(99.0)  # 40 time units from 58 or later: it had been forgiven once
     assert story.aside == [stuck.server]
     assert story.core.members.set_aside_total["hung"] == 2
+
+
+def test_a_server_that_seems_to_hang_is_asked_since_the_end_may_have_been_lost() -> None:
+    # Under a policy without reports the counter is right again by this.
+    story = Story({"name": "least_requests"}, 2, memory=HANG)
+    lost, other = story.sent(0.0), story.sent(0.0)
+    story.end(1.0, other)
+    assert story.at(10.0) == [Probe(lost.server, "r", NO_JOB)] and story.aside == [lost.server]
+    [end] = story.at(10.0, Report(lost.server, "r", 0, 1, NO_JOB))
+    assert (end.job.id, end.reason) == (1, "unaccounted")
+    assert story.aside == [] and [server.outstanding for server in story.servers] == [0, 0]
 
 
 def test_no_hang_no_timer() -> None:
