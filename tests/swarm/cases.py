@@ -33,6 +33,7 @@ class Case:
         switches: When which router is given which policy. `rates`: when which server has which rate.
         uneven: Each link has delays of its own.
         doubled: The share of the messages of servers that arrive twice.
+        zero: The share of jobs of size 0, and of those without any patience where jobs have some.
         once: The share of jobs that may be served only once.
         options: Arguments of router cores.
     """
@@ -45,6 +46,7 @@ class Case:
     rates: list[list[Any]] = field(default_factory=list)
     uneven: bool = False
     doubled: float = 0.0
+    zero: float = 0.0
     once: float = 0.0
     options: Table = field(default_factory=dict)
 
@@ -106,6 +108,7 @@ def draw(seed: int) -> Case:
         switches=_switches(rng, routers, fleet, duration) if rng.random() < 0.3 else [],
         rates=_rates(rng, pools, duration) if rng.random() < 0.2 else [],
         doubled=rng.choice([0.02, 0.3]) if rng.random() < 0.25 else 0.0,
+        zero=0.2 if rng.random() < 0.15 else 0.0,
         once=rng.choice([0.0, 0.0, 0.5]),
         options=_options(rng),
     )
@@ -217,6 +220,9 @@ MENDED_BY = {"kill": "restart", "drain": "restart", "hang": "resume", "slow": "r
 
 
 def _instant(rng: Random, duration: float) -> float:
+    """Sometimes one at which other things happen too."""
+    if rng.random() < 0.3:
+        return duration * rng.randint(0, MOST_JOBS) / MOST_JOBS
     return round(rng.uniform(0.0, duration), 3)
 
 

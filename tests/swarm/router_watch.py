@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from router.core import (
+    Draining,
     EndJob,
     JobArrived,
     PolicyChanged,
@@ -36,6 +37,7 @@ class RouterWatch(Watched):
         super().__init__(core, story, world)
         self._doubles = doubles
         self.pairs: dict[str, Pair] = {}
+        self.closed = False
         self._used = used  # pull-messages, of all servers, that some dispatch has used
         self._retries = retries
         self._open: dict[int, list[str]] = {}  # by job: the servers that it was sent to
@@ -141,6 +143,10 @@ class RouterWatch(Watched):
         return []
 
     def _after(self, event: Any) -> None:
+        if type(event) is PolicyChanged or type(event) is Draining:
+            for pair in self.pairs.values():
+                pair.news += 1
+            self.closed = self.closed or type(event) is Draining
         if type(event) is PolicyChanged:
             for pair in self.pairs.values():
                 self._drops_all(pair)

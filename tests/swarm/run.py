@@ -167,7 +167,10 @@ def run(case: Case, story: Story | None = None) -> SwarmWorld:
     names = scenario.router_names()
     patience = [None if np.isnan(units) else units for units in workload.patience[:jobs].tolist()]
     reach = (workload.instants[:jobs] + case.delays[0]).tolist()
-    columns = zip(reach, workload.routers.tolist(), workload.sizes.tolist(), patience, strict=False)
+    rng = Random(f"swarm:{case.seed}:zero")
+    sizes = [0.0 if rng.random() < case.zero else size for size in workload.sizes.tolist()]
+    patience = [0.0 if units is not None and rng.random() < case.zero else units for units in patience]
+    columns = zip(reach, workload.routers.tolist(), sizes, patience, strict=False)
     rng = Random(f"swarm:{case.seed}:once")
     kinds = [OnceJob if rng.random() < case.once else Job for _ in range(jobs)]
     world.run(

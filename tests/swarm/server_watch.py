@@ -255,8 +255,8 @@ class ServerWatch(Watched):
                 f"which has seen {session.seen} and has {pair.present}"
             )
         policy = router.core.policy
-        if session.needs is not policy.needs and session.needs != policy.needs:
-            return  # the news of another policy is under way, or the router drains
+        if session.needs_changes != pair.news or router.closed:
+            return  # the news of another policy is under way, or the router drains and wants nothing any more
         reports = policy.needs.reports
         told = reports is not None and reports.change and id not in router.core.draining
         if told and known.view != core.length:

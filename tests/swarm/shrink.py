@@ -14,7 +14,7 @@ from tests.swarm.run import violation
 
 MOST_RUNS = 400
 
-PLAIN: Table = {"doubled": 0.0, "uneven": False, "once": 0.0, "options": {}, "delays": [0.0] * 4}
+PLAIN: Table = {"doubled": 0.0, "uneven": False, "once": 0.0, "zero": 0.0, "options": {}, "delays": [0.0] * 4}
 
 
 def is_possible(case: Case) -> bool:
