@@ -6,6 +6,7 @@ metrics.add(requests, lambda: counts_by_outcome, label_sets=[("served",), ("bloc
 body, content_type = metrics.exposition(accept)
 """
 
+import asyncio
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -113,11 +114,15 @@ class Metric:
             raise ValueError(f'metric {self.name!r} is a {self.kind}: a counter ends in "_total", nothing else does')
 
 
+TASKS = Metric("herdless_process_tasks", "asyncio tasks that are there, that of the scrape included", "gauge")
+"""Of every process, and in no catalogue."""
+
+
 class Metrics:
     """The metrics of one process, in a registry of its own.
 
     Args:
-        process: Also show the basics of the process: CPU seconds, memory, open files.
+        process: Also show the basics of the process: CPU seconds, memory, open files, tasks.
 
     Attributes:
         catalogue: All metrics that were added, in order.
@@ -128,6 +133,7 @@ class Metrics:
         self._registry = CollectorRegistry()
         if process:
             ProcessCollector(registry=self._registry)
+            self._registry.register(_Reader(TASKS, _tasks, ()))
 
     def add(self, metric: Metric, read: Callable[[], Values | Histograms], label_sets: Iterable[Labels] = ()) -> None:
         """Show a metric from now on.
@@ -207,6 +213,13 @@ class _Reader:
         if metric.kind == "gauge":
             return GaugeMetricFamily(metric.name, metric.help, labels=metric.labels)
         return HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
+
+
+def _tasks() -> float:
+    try:
+        return len(asyncio.all_tasks())
+    except RuntimeError:  # no loop runs
+        return 0.0
 
 
 def _check(metric: Metric, key: Labels) -> None:

@@ -1,5 +1,6 @@
 """Histograms that estimate quantiles well, and counters that exist at 0 before the first event."""
 
+import asyncio
 import random
 from itertools import pairwise
 from math import exp, inf, isnan, log
@@ -203,3 +204,18 @@ def test_a_value_of_the_wrong_kind_is_called_by_its_metric():
     histograms.add(Metric("herdless_waiting_seconds", "Waiting", "histogram"), lambda: 3)
     with pytest.raises(TypeError, match="herdless_waiting_seconds: expected a Histogram, found 3"):
         histograms.exposition()
+
+
+async def test_a_process_tells_how_many_tasks_it_has():
+    metrics = Metrics()
+    before = samples(metrics)["herdless_process_tasks", ()]
+    sleepers = [asyncio.create_task(asyncio.sleep(60.0)) for _ in range(3)]
+    assert samples(metrics)["herdless_process_tasks", ()] == before + 3
+    for sleeper in sleepers:
+        sleeper.cancel()
+    await asyncio.gather(*sleepers, return_exceptions=True)
+    assert samples(metrics)["herdless_process_tasks", ()] == before
+
+
+def test_where_no_loop_runs_there_are_no_tasks():
+    assert samples(Metrics())["herdless_process_tasks", ()] == 0
