@@ -19,6 +19,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.request import urlopen
 
@@ -97,12 +98,13 @@ def process(module: str, *arguments: str) -> Iterator[Listening]:
 
 
 @contextmanager
-def herdless() -> Iterator[Contestant]:
-    """A router with `pull`, and a process of as many servers as the plain proxy has."""
-    with (
-        process("services.cli", "router", "--policy", "pull", "--port", "0") as router,
-        process("services.cli", "server", "--pool", "a", "--servers", str(SERVERS), "--routers", router.url) as server,
-    ):
+def herdless(*, recorded: bool = False) -> Iterator[Contestant]:
+    """A router with `pull`, and a process of as many servers as the plain proxy has; with event logs or without."""
+    with TemporaryDirectory() as folder, ExitStack() as stack:
+        logs = [["--events", f"{folder}/{name}"] if recorded else [] for name in ("router", "server")]
+        pool = ("--pool", "a", "--servers", str(SERVERS))
+        router = stack.enter_context(process("services.cli", "router", "--policy", "pull", "--port", "0", *logs[0]))
+        server = stack.enter_context(process("services.cli", "server", *pool, "--routers", router.url, *logs[1]))
         messages = 0
         while messages < SERVERS:
             time.sleep(0.1)
@@ -142,14 +144,16 @@ def ratios() -> list[Ratio]:
     with ExitStack() as stack:
         runner = stack.enter_context(asyncio.Runner(loop_factory=uvloop.new_event_loop))
         ordinary, fast = (stack.enter_context(plain(loop)) for loop in ("asyncio", "uvloop"))
-        ours = stack.enter_context(herdless())
+        ours, recorded = (stack.enter_context(herdless(recorded=each)) for each in (False, True))
         turns = (ours, http_rate), (ours, rare_http_rate), (ordinary, http_rate), (fast, http_rate)
         speeds = [[speed(runner, *turn) for turn in turns] for _ in range(ROUNDS)]
-        stream = typical([speed(runner, ours, stream_rate) for _ in range(ROUNDS)])
+        streams = [[speed(runner, each, stream_rate) for each in (ours, recorded)] for _ in range(ROUNDS)]
     http, rare, on_asyncio, on_uvloop = (typical(list(of_one)) for of_one in zip(*speeds, strict=True))
+    stream, logged = (typical(list(of_one)) for of_one in zip(*streams, strict=True))
     return [
         Ratio("HTTP: router / plain proxy", http.rate / on_asyncio.rate, ">= 2.5", str(http), str(on_asyncio)),
         Ratio("HTTP: router / the same on uvloop", http.rate / on_uvloop.rate, "", str(http), str(on_uvloop)),
         Ratio("HTTP: off the fast path / plain proxy", rare.rate / on_asyncio.rate, "", str(rare), str(on_asyncio)),
         Ratio("stream / target", stream.rate / STREAM_TARGET, ">= 1", str(stream), f"{STREAM_TARGET:,} jobs/s"),
+        Ratio("stream: with event logs / without", logged.rate / stream.rate, "", str(logged), str(stream)),
     ]
