@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 from router.registry import make_parameters
 
 KEPT = 200
-Kind = Literal["policy", "load", "joined", "left", "drained", "lost", "asked", "problem", "model"]
+Kind = Literal["policy", "load", "joined", "left", "drained", "lost", "asked", "problem", "model", "fault"]
 
 
 class Place(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,8 +13,11 @@ from router.protocol.errors import SettingsError
 from services.console.journal import Kind
 from services.lab.cluster import Cluster, start_cluster
 from services.lab.errors import RunInvalid
+from services.lab.faults import Timeline
 from services.lab.process import Process, stop_all
+from services.lab.scrape import Scraper
 from services.scenario import Scenario
+from services.scenario_faults import Fault
 
 Tell = Callable[[Kind, str], object]
 
@@ -39,7 +43,10 @@ class LocalCluster:
         self._generators: dict[str, str] = {}
         self._processes = {process.name: process for process in cluster.processes}
         self._added: list[Process] = []
-        self._next = {pool.name: pool.servers + 1 for pool in scenario.pools}
+        # Numbers of servers that faults add are theirs.
+        self._next = {process.pool.name: process.first + process.servers for process in scenario.processes()}
+        self._cluster = cluster
+        self._faults: asyncio.Task[None] | None = None
         self._no_router: asyncio.Future[RunInvalid] = asyncio.get_running_loop().create_future()
         self._waits = {process.name: asyncio.create_task(self._await_end(process)) for process in cluster.processes}
 
@@ -71,6 +78,13 @@ class LocalCluster:
         command = ["load", str(file), "--endless", "--routers", ",".join(self._routers), "--end-with-parent"]
         url, name = await self._start("load", command), "load"
         self._generators[url] = name
+
+    def start_faults(self) -> None:
+        """Let the faults of the scenario happen, from now on."""
+        if self._scenario.timeline():
+            nobody = Scraper([], [])
+            timeline = Timeline(self._scenario, self._cluster, nobody, time.monotonic(), self._has_happened)
+            self._faults = asyncio.create_task(self._run(timeline))
 
     async def add(self, pool: str, servers: int) -> str:
         """Start so many servers of a pool, in a process of their own; return its name.
@@ -109,6 +123,9 @@ class LocalCluster:
 
     async def close(self) -> None:
         """End what was added."""
+        if self._faults is not None:
+            self._faults.cancel()
+            await asyncio.wait([self._faults])
         for wait in self._waits.values():
             wait.cancel()
         await stop_all(self._added)
@@ -121,6 +138,25 @@ class LocalCluster:
         self._waits[name] = asyncio.create_task(self._await_end(process))
         return url
 
+    async def _run(self, timeline: Timeline) -> None:
+        try:
+            await timeline.run()
+        except RunInvalid as error:
+            self.tell("problem", str(error).splitlines()[0])
+
+    def _has_happened(self, fault: Fault) -> None:
+        """Note a fault, and whom it has brought back or added."""
+        running = self._cluster.running
+        assert running is not None
+        self.tell("fault", fault.words)
+        for process in running.processes:
+            listens = process.name in running.urls and process.exit_code is None
+            if listens and process.name not in self._processes:
+                group = self._routers if process.name in self._scenario.router_names() else self._servers
+                group[running.urls[process.name]] = process.name
+                self._processes[process.name] = process
+                self._waits[process.name] = asyncio.create_task(self._await_end(process))
+
     async def _await_end(self, process: Process) -> None:
         death = await process.death()
         for group in (self._routers, self._servers, self._generators):
@@ -128,6 +164,8 @@ class LocalCluster:
                 del group[url]
         self._processes.pop(process.name, None)
         self._waits.pop(process.name, None)
+        if self._cluster.running is not None and self._cluster.running.was_asked(process):
+            return  # a fault of the scenario, which may bring it back
         self.tell("problem", str(death).splitlines()[0])
         if not self._routers and not self._no_router.done():
             self._no_router.set_result(death)

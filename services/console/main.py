@@ -93,6 +93,7 @@ async def serve_local(scenario: Scenario, local: LocalCluster, port: int) -> Asy
     tls = for_browsers(tls_from_environment())
     async with console_application(settings, local, local) as (app, collector):
         local.tell = collector.journal.add
+        local.start_faults()
         logging.getLogger("aiohttp.server").addFilter(Strangers())
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await runner.setup()

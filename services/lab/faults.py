@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
+from collections.abc import Callable
 
 import aiohttp
 
 from router.process.client import open_session
 from server.core import Disturbed
 from services.lab.cluster import Cluster
+from services.lab.errors import RunInvalid
 from services.lab.scrape import Scraper
 from services.scenario import Scenario
 from services.scenario_faults import Fault
@@ -31,12 +33,20 @@ class Timeline:
         cluster: To whom; the lab has started it.
         scraper: Told who cannot be read.
         start_s: The schedule's 0 on the monotonic clock.
+        tell: Told each fault when it has happened.
 
     Attributes:
         happened: The faults as they happened, with their real instants.
     """
 
-    def __init__(self, scenario: Scenario, cluster: Cluster, scraper: Scraper, start_s: float) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        cluster: Cluster,
+        scraper: Scraper,
+        start_s: float,
+        tell: Callable[[Fault], object] = lambda fault: None,
+    ) -> None:
         assert cluster.running is not None
         self.happened: list[Fault] = []
         self._scenario = scenario
@@ -44,6 +54,7 @@ class Timeline:
         self._running = cluster.running
         self._scraper = scraper
         self._start_s = start_s
+        self._tell_of = tell
         self._session: aiohttp.ClientSession
         self._turns: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._disturbed: dict[str, Disturbed] = {}
@@ -86,6 +97,7 @@ class Timeline:
         at = (time.monotonic() - self._start_s) / self._scenario.time_unit_s
         at = min(max(at, 0.0), self._scenario.horizon)
         self.happened.append(fault.model_copy(update={"at": at, "kind": kind or fault.kind}))
+        self._tell_of(self.happened[-1])
 
     # -- links --------------------------------------------------------------------------------
 
@@ -180,8 +192,13 @@ class Timeline:
         if how == self._disturbed.get(server, Disturbed()) or not self._running.is_up(name):
             return
         url = f"{self._running.urls[name]}/v1/servers/{server}/disturbance"
-        async with self._session.put(url, json=how._asdict()) as response:
-            response.raise_for_status()
+        try:
+            async with self._session.put(url, json=how._asdict()) as response:
+                response.raise_for_status()
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            if self._running.is_up(name):
+                raise RunInvalid("unreachable", f"{url}: {type(error).__name__}: does {name} still run?") from None
+            return
         self._disturbed[server] = how
 
     # -- the end ------------------------------------------------------------------------------

@@ -49,6 +49,10 @@ class Running:
         number = self._incarnations.get(name, 0) + 1
         return self._logs / (f"{name}.log" if number == 1 else f"{name}.{number}.log")
 
+    def was_asked(self, process: Process) -> bool:
+        """Whether somebody has asked it to end."""
+        return process in self._asked
+
     async def start(self, name: str, command: Sequence[str]) -> str:
         """Start a process and wait until it listens; return its URL.
 

@@ -51,6 +51,7 @@ class FakeRunning:
         self.done: list[str] = []
         self.starting = asyncio.Event()
         self.starting.set()
+        self.hanging = asyncio.Event()
         self.broken = False
 
     def __getitem__(self, name: str) -> FakeChild:
@@ -81,6 +82,7 @@ class FakeRunning:
 
     def hang(self, name: str) -> None:
         self.done.append(f"hang {name}")
+        self.hanging.set()
         self.stopped.add(name)
 
     def resume(self, name: str) -> None:
@@ -162,19 +164,25 @@ def what(timeline: Timeline) -> list[str]:
     return [each.words for each in timeline.happened]
 
 
+def of(lines: list[str], name: str) -> list[str]:
+    return [line for line in lines if name in line.split()]
+
+
 async def test_processes_are_struck_in_order_and_a_restart_is_a_death_and_a_birth(ground: Ground) -> None:
     found = await ground.run(
         fault(3, "restart", target="router-1") + fault(1, "kill", target="servers-slow-2")
         + fault(2, "kill", target="servers-slow-2") + fault(4, "restart", target="servers-slow-2")
         + fault(5, "drain", target="router-2")
     )  # fmt: skip
-    assert ground.running.done[:-1] == [
-        "kill servers-slow-2", "kill router-1", "start router-1 again", "start servers-slow-2 again", "drain router-2"
-    ]  # fmt: skip
-    assert what(found) == ["kill servers-slow-2", "kill router-1", "restart router-1", "restart servers-slow-2",
-                           "drain router-2"]  # fmt: skip
-    ats = [each.at for each in found.happened]
-    assert ats == sorted(ats) and ats[0] >= 1 and ats[1] >= 3
+    # Each process has its own order; what strikes different ones may take different times.
+    assert of(ground.running.done, "servers-slow-2") == ["kill servers-slow-2", "start servers-slow-2 again"]
+    assert of(ground.running.done, "router-1") == ["kill router-1", "start router-1 again"]
+    assert of(what(found), "servers-slow-2") == ["kill servers-slow-2", "restart servers-slow-2"]
+    assert of(what(found), "router-1") == ["kill router-1", "restart router-1"]
+    assert of(what(found), "router-2") == ["drain router-2"]
+    at = {each.words: each.at for each in found.happened}
+    assert 1 <= at["kill servers-slow-2"] <= at["restart servers-slow-2"] >= 4
+    assert 3 <= at["kill router-1"] <= at["restart router-1"] <= 20
     url = ground.running.urls["router-1"]
     assert ground.scraper.former == {url: ["said_last 1\n"], ground.running.urls["servers-slow-2"]: ["said_last 1\n"]}
     assert ground.scraper.silent == set()
@@ -182,10 +190,18 @@ async def test_processes_are_struck_in_order_and_a_restart_is_a_death_and_a_birt
 
 async def test_what_strikes_a_process_waits_for_what_struck_it_before(ground: Ground) -> None:
     ground.running.starting.clear()
-    asyncio.get_running_loop().call_later(0.06, ground.running.starting.set)
+    running = ground.running
+
+    async def start_when_the_other_hangs() -> None:
+        await running.hanging.wait()
+        running.starting.set()
+
+    starting = asyncio.create_task(start_when_the_other_hangs())
     found = await ground.run(fault(1, "restart", target="router-1") + fault(2, "hang", target="router-1")
                              + fault(2.5, "hang", target="router-2"))  # fmt: skip
-    assert what(found) == ["kill router-1", "hang router-2", "restart router-1", "hang router-1"]
+    assert of(what(found), "router-1") == ["kill router-1", "restart router-1", "hang router-1"]
+    await starting
+    assert what(found).index("hang router-2") < what(found).index("restart router-1"), "nobody else waits"
 
 
 async def test_servers_misbehave_and_are_mended_at_the_end(ground: Ground) -> None:
@@ -195,10 +211,13 @@ async def test_servers_misbehave_and_are_mended_at_the_end(ground: Ground) -> No
         + fault(5, "resume", target="slow-2")
     )  # fmt: skip
     well = {"slow": 1.0, "failing": False, "hung": False}
-    assert ground.told[:2] == [("slow-1", well | {"slow": 3.0}), ("slow-1", well | {"slow": 3.0, "hung": True})]
-    assert sorted(ground.told[2:4]) == [("slow-3", well | {"failing": True}), ("slow-4", well | {"failing": True})]
-    # slow-2 was well before; what is left is mended when the run is over.
-    assert ground.told[4] == ("slow-3", well) and sorted(ground.told[5:]) == [("slow-1", well), ("slow-4", well)]
+    told = {server: [how for whom, how in ground.told if whom == server] for server, _ in ground.told}
+    # slow-2 was well before and is told nothing; slow-1 and slow-4 are mended when the run is over.
+    assert told == {
+        "slow-1": [well | {"slow": 3.0}, well | {"slow": 3.0, "hung": True}, well],
+        "slow-3": [well | {"failing": True}, well],
+        "slow-4": [well | {"failing": True}, well],
+    }
 
 
 async def test_what_stands_still_goes_on_at_the_end_and_is_not_told_before(ground: Ground) -> None:
@@ -206,11 +225,11 @@ async def test_what_stands_still_goes_on_at_the_end_and_is_not_told_before(groun
         fault(1, "hang", target="servers-slow-1") + fault(2, "fail", target="slow-1")
         + fault(3, "hang", target="router-1") + fault(4, "resume", target="router-1")
     )  # fmt: skip
-    assert ground.running.done[:-1] == ["hang servers-slow-1", "hang router-1", "resume router-1",
-                                        "heal after a delay of 0 s"]  # fmt: skip
+    assert of(ground.running.done, "router-1") == ["hang router-1", "resume router-1"]
+    assert of(ground.running.done, "servers-slow-1") == ["hang servers-slow-1", "resume servers-slow-1"]
     assert ground.running.done[-1] == "resume servers-slow-1"
     assert ground.told == [] and ground.scraper.silent == set()
-    assert what(found)[-1] == "resume router-1"
+    assert of(what(found), "router-1") == ["hang router-1", "resume router-1"]
 
 
 async def test_links_and_additions(ground: Ground) -> None:
