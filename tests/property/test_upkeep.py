@@ -53,7 +53,7 @@ def test_nothing_is_lost_and_nobody_starves(place: int) -> None:
     table, moody, stale = TABLES[place], bool(place % 2), ("ignore", "average", "full")[place % 3]
     rng = Random(label(table))
     world = World(table, specs(5), routers=2, retries=2, memory=MEMORY, stale_after=3.0, stale=stale)
-    misbehave(world, rng, 150, moody)
+    misbehave(world, rng, 120, moody)
     for id in world.servers:
         world.disturb(id, Disturbed())
     world.finish()
