@@ -8,6 +8,7 @@ import pytest
 
 from router.protocol.errors import SettingsError
 from router.protocol.notices import MAX_SERVERS
+from services.lab.terminal import faults_line
 from services.scenario import Scenario, parse_scenario, scenario_toml
 from services.scenario_text import write_table
 
@@ -109,6 +110,15 @@ def test_faults_are_written_out_and_may_be_overridden() -> None:
     assert parse_scenario(scenario_toml(found), "x.toml") == found
     assert scenario(overrides=("faults=[{at = 1, kind = 'drain', target = 'router-1'}]",)).faults[0].kind == "drain"
     assert "faults" not in scenario_toml(scenario())
+
+
+def test_what_goes_wrong_is_said_in_one_line() -> None:
+    found = scenario(
+        {"at": 30, "kind": "kill", "target": "router-1"}, {"at": 20, "kind": "add", "pool": "slow", "servers": 2}
+    )
+
+    assert list(faults_line(found)) == ["faults: add 2 to slow at 20; kill router-1 at 30"]
+    assert list(faults_line(scenario())) == []
 
 
 KINDS = (
