@@ -94,15 +94,38 @@ def answers() -> list[bytes]:
     return [stream.encode(ends, 1.5), stream.encode_greeting(stream.Greeting(stream.VERSION, "router-1", "b"))]
 
 
+def _ends() -> list[Any]:
+    """A frame that ends the first jobs of a session at each server; where a job is not, its end changes nothing."""
+    jobs = range(1, 9)
+    return [7.5, *([5, n, job, "served", "", 7.5, 0.0, 0.5, False, None, None] for job in jobs for n in range(3))]
+
+
+def _answers() -> list[Any]:
+    """A frame that answers the probes for the first jobs."""
+    return [7.5, *([4, n, 2, 0, job] for job in range(1, 9) for n in range(3))]
+
+
 def router_sessions() -> list[bytes]:
     """Under policies of each kind: servers join, jobs arrive, servers speak."""
     hello, said = unpacked(encode_notice(_HELLO)), [unpacked(frame) for frame in _frames(_SAID_BY_SERVERS)]
-    pull, report, ends = said[0], said[3], said[5:8]
     drains = unpacked(encode_notice(Drains(servers=[1])))
     streams = [[-1, *map(unpacked, requests())], [-2, unpacked(requests()[3]), b"\xc1"]]
-    return [packed([policy, hello, pull, report, 6, *ends, drains, 3]) for policy in range(0, len(tables()), 5)] + [
-        packed(session) for session in streams
-    ]
+    linked = [hello, said[0], said[3], 6, _answers(), _ends(), *said[5:8], drains, 3]
+    return [packed(session) for session in (*([n, *linked] for n in range(0, len(tables()), 5)), *streams)]
+
+
+def two_links() -> list[bytes]:
+    """Two server processes link, get jobs and speak; one goes, in several ways, and its jobs go to the other."""
+    hello = unpacked(encode_notice(_HELLO))
+    renamed = [dict(server, id=f"{server['id']}-b") for server in hello["servers"]]
+    other = {**hello, "process": "others", "servers": renamed}
+    newer = {**hello, "epoch": hello["epoch"] + 1}
+    drains = unpacked(encode_notice(Drains(servers=[0, 1, 2])))
+    said = [unpacked(frame) for frame in _frames(_SAID_BY_SERVERS)]
+    begin = [[0, hello], [1, other], [0, said[0]], [1, said[3]], 7, [0, _answers()], [1, _answers()], [0, _ends()], 5]
+    ways = [[0, b"\xc1"]], [[0, newer]], [[1, newer]], [[1, hello]], [[0, drains]]
+    rest = [[1, _answers()], [1, _ends()], [0, hello], 3, [0, said[5]]]
+    return [packed([policy, *begin, *way, *rest]) for policy in range(0, len(tables()), 9) for way in ways]
 
 
 def server_sessions() -> list[bytes]:

@@ -69,6 +69,29 @@ class Frames:
         return default
 
 
+class Fed(Frames):
+    """A WebSocket whose values come one by one."""
+
+    def __init__(self) -> None:
+        self._waiting: asyncio.Queue[Any] = asyncio.Queue()
+        super().__init__(iter(()))
+
+    def feed(self, value: Any) -> None:
+        self._waiting.put_nowait(value)
+
+    def end(self) -> None:
+        self._waiting.put_nowait(self)
+
+    async def receive(self) -> WSMessage:
+        value = await self._waiting.get()
+        self._values = iter(() if value is self else (value,))
+        return await super().receive()
+
+    async def close(self, *, code: int = 1000, message: bytes = b"") -> bool:
+        self.end()
+        return await super().close(code=code, message=message)
+
+
 class Complaints(logging.Handler):
     """What the processes log as a mistake of their own."""
 
@@ -98,7 +121,7 @@ class Stage:
 
     async def _router(self) -> RouterApp:
         rng = Random(1)
-        return RouterApp(RouterSettings(), make_policy({"name": "pull"}, rng), rng)
+        return RouterApp(RouterSettings(retries=1), make_policy({"name": "pull"}, rng), rng)
 
     def run(self, session: Coroutine[Any, Any, Any]) -> Any:
         """Run a session to its end; no task may be left then, and nothing in the log that is our mistake."""
@@ -146,6 +169,23 @@ def values_of(data: bytes) -> list[Any]:
     return values if type(values) is list else []
 
 
+class Numbers:
+    """A router numbers jobs and dispatches on from session to session: here a session counts from 1."""
+
+    def __init__(self, app: RouterApp) -> None:
+        self._dispatches = app.driver.core.dispatches
+        self._jobs = app.driver._number
+
+    def true(self, frame: Any) -> Any:
+        """The frame, with small numbers in ends and reports replaced by those that they stand for."""
+        for item in frame if type(frame) is list else ():
+            if type(item) is list and len(item) > 2 and item[0] in (4, 5):
+                place, before = (2, self._dispatches) if item[0] == 5 else (-1, self._jobs)
+                if type(item[place]) is int and 0 < item[place] < 100:
+                    item[place] += before
+        return frame
+
+
 # -- at a router -------------------------------------------------------------------------------
 
 
@@ -160,7 +200,7 @@ def router_session(data: bytes) -> None:
 async def _link(on: Stage, values: list[Any]) -> None:
     driver = on.app.driver
     driver.switch(make_policy(on.policies[values[0] % len(on.policies)], Random(1)))
-    submitted, on.ended = 0, 0
+    submitted, on.ended, numbers = 0, 0, Numbers(on.app)
 
     def frames() -> Iterator[Any]:
         nonlocal submitted
@@ -169,7 +209,7 @@ async def _link(on: Stage, values: list[Any]) -> None:
                 driver.submit([(None, 1.0, None)] * (value % 8), on.on_end, on.loop.time())
                 submitted += value % 8
             else:
-                yield value
+                yield numbers.true(value)
 
     ws = Frames(frames())
     with patch.object(router.app.links, "accept", _giving(ws)):
@@ -177,6 +217,53 @@ async def _link(on: Stage, values: list[Any]) -> None:
     assert ws.close_code != WSCloseCode.INTERNAL_ERROR
     core = driver.core
     assert (on.ended, core.in_system, len(core.servers), len(on.app.links)) == (submitted, 0, 0, 0)
+
+
+def router_links(data: bytes) -> None:
+    """Two links of one router, of which each value names one: `[0 or 1, frame]`; a whole number is so many jobs."""
+    values = values_of(data)
+    if values and type(values[0]) is int:
+        on = stage()
+        on.run(_two_links(on, values))
+
+
+async def _two_links(on: Stage, values: list[Any]) -> None:
+    driver, links = on.app.driver, on.app.links
+    driver.switch(make_policy(on.policies[values[0] % len(on.policies)], Random(1)))
+    submitted, on.ended, numbers = 0, 0, Numbers(on.app)
+    open_: dict[int, tuple[Fed, asyncio.Task[Any]]] = {}
+    with patch.object(router.app.links, "accept", _given):
+        for value in values[1:]:
+            if type(value) is int:
+                driver.submit([(None, 1.0, None)] * (value % 8), on.on_end, on.loop.time())
+                submitted += value % 8
+            elif type(value) is list and len(value) == 2 and type(value[0]) is int:
+                which = value[0] % 2
+                if which not in open_ or open_[which][0].closed:
+                    ws = Fed()
+                    serving = asyncio.ensure_future(links.serve(cast(web.Request, SimpleNamespace(ws=ws))))
+                    open_[which] = ws, serving
+                open_[which][0].feed(numbers.true(value[1]))
+                await _turns()
+        for ws, _ in open_.values():
+            ws.end()
+        while len(links):  # noqa: ASYNC110 (what is waited for has no event)
+            await asyncio.sleep(0)
+    await _turns()
+    assert all(ws.close_code != WSCloseCode.INTERNAL_ERROR for ws, _ in open_.values())
+    core = driver.core
+    assert (on.ended, core.in_system, len(core.servers)) == (submitted, 0, 0)
+
+
+async def _given(request: Any, **options: Any) -> Frames:
+    ws: Frames = request.ws
+    return ws
+
+
+async def _turns() -> None:
+    """As many turns of the loop as a frame takes to be read, answered, and the answer to be written."""
+    for _ in range(6):
+        await asyncio.sleep(0)
 
 
 async def _stream(on: Stage, values: list[Any]) -> None:

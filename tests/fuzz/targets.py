@@ -31,7 +31,7 @@ from services.scenario import parse_scenario, scenario_toml
 from tests.fuzz import seeds
 from tests.fuzz.fast_path import fast_path
 from tests.fuzz.mutation import Form
-from tests.fuzz.sessions import router_session, server_session
+from tests.fuzz.sessions import router_links, router_session, server_session
 
 
 class Target(NamedTuple):
@@ -189,6 +189,7 @@ TARGETS: dict[str, Target] = {
     "stream_requests": Target(stream_requests, (RemoteProtocolError,), "msgpack", seeds.requests()),
     "stream_answers": Target(stream_answers, (RemoteProtocolError,), "msgpack", seeds.answers()),
     "router_session": Target(router_session, (), "msgpack", seeds.router_sessions()),
+    "router_links": Target(router_links, (), "msgpack", seeds.two_links()),
     "server_session": Target(server_session, (), "msgpack", seeds.server_sessions()),
     "job_body": Target(job_body, (BadRequest,), "json", seeds.jobs(), 1100),
     "policy_body": Target(policy_body, (BadRequest, SettingsError), "json", seeds.policies(), 512),
