@@ -24,7 +24,7 @@ LIMITS = ("-timeout=10", "-rss_limit_mb=1500")
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description="Fuzz what reads the bytes of others.")
     parser.add_argument("targets", nargs="*", help=f"of {', '.join(TARGETS)}; none: all of them")
-    parser.add_argument("--runs", type=int, default=100_000, help="inputs for each target (default: 100,000)")
+    parser.add_argument("--runs", type=int, default=60_000, help="inputs for each target (default: 60,000)")
     parser.add_argument("--seconds", type=int, default=600, help="at most so long for each target (default: 600)")
     options = parser.parse_args()
     if unknown := [name for name in options.targets if name not in TARGETS]:

@@ -1,6 +1,6 @@
 """Whatever reads the bytes of others takes them or refuses them as documented: the fuzzer's targets, for a moment.
 
-`make fuzz` gives each of them a hundred thousand inputs and more, guided by what is covered; what it finds is kept in
+`make fuzz` gives each of them sixty thousand inputs, guided by what is covered; what it finds is kept in
 tests/fuzz/cases.
 """
 
