@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import math
-from collections.abc import Iterator, Mapping
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from services.loadgen.client.result import Generation
 NO_END = "no_end"
 """In the place of a reason: the job was sent, and nobody said what became of it."""
 FILE = "ledger.json"
+COLUMNS = ("intended_units", "sent_units", "ended_units", "router", "server", "outcome", "reason")
 
 
 def reasons_of(generation: Generation) -> Iterator[str]:
@@ -54,43 +56,50 @@ def read_ledger(folder: Path) -> Ledger:
     try:
         table = json.loads((folder / FILE).read_text(encoding="utf-8"))
         with (folder / "jobs.csv").open(encoding="utf-8", newline="") as file:
-            return _ledger(table, list(csv.DictReader(file)))
+            return _ledger(table, csv.reader(file))
     except OSError as error:
         where = f"{folder}: no folder of a live run: {Path(error.filename or '').name}: {error.strerror}"
         raise SettingsError(f"{where}: expected one that `herdless run` has left") from None
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, IndexError) as error:
         raise SettingsError(f"{folder}: {FILE} or jobs.csv cannot be read: {error!r}") from None
 
 
-def _ledger(table: Mapping[str, Any], rows: list[dict[str, str]]) -> Ledger:
-    servers: dict[str, int] = {}
-    reasons: dict[str, int] = {"": 0, NO_END: 1}
-    routers = {name: place for place, name in enumerate(table["routers"])}
+def _ledger(table: Mapping[str, Any], rows: Iterator[list[str]]) -> Ledger:
+    """Row by row into arrays: a long run has millions."""
+    header = next(rows, [])
+    intended, sent, ended, router, server, outcome, reason = (header.index(name) for name in COLUMNS)
+    routers, outcomes = _places(table["routers"]), _places(OUTCOMES)
+    servers, reasons = {"": -1}, {"": 0, NO_END: 1}
+    instants = [array("d") for _ in range(3)]
+    places = [array("q") for _ in range(4)]
+    for row in rows:
+        for column, text in zip(instants, (row[intended], row[sent], row[ended]), strict=True):
+            column.append(float(text) if text else math.nan)
+        places[0].append(routers[row[router]])
+        places[1].append(servers.setdefault(row[server], len(servers) - 1))
+        places[2].append(outcomes[row[outcome]])
+        places[3].append(reasons.setdefault(row[reason], len(reasons)))
     start_s, unit_s = float(table["start_s"]), float(table["time_unit_s"])
-
-    def instants(column: str) -> Any:
-        return start_s + unit_s * np.array([float(row[column]) if row[column] else math.nan for row in rows])
-
-    def places(column: str, known: dict[str, int]) -> Any:
-        return np.array([known.setdefault(row[column], len(known)) for row in rows], np.int64)
-
-    reason = places("reason", reasons)
-    outcome = np.array([OUTCOMES.index(row["outcome"]) for row in rows], np.int64)
-    sent = instants("sent_units")
-    server = np.array([servers.setdefault(name, len(servers)) if (name := row["server"]) else -1 for row in rows])
+    intended_s, sent_s, ended_s = (start_s + unit_s * np.array(column) for column in instants)
+    router_of, server_of, outcome_of, reason_of = (np.array(column, np.int64) for column in places)
+    no_end = reason_of == reasons[NO_END]
     return Ledger(
-        intended=instants("intended_units"),
-        sent=sent,
-        ended=instants("ended_units"),
-        router=np.array([routers[row["router"]] for row in rows], np.int64),
-        server=server.astype(np.int64),
-        outcome=np.where(reason == reasons[NO_END], -1, outcome),
-        reason=np.where(reason == reasons[NO_END], 0, reason),
+        intended=intended_s,
+        sent=sent_s,
+        ended=ended_s,
+        router=router_of,
+        server=server_of,
+        outcome=np.where(no_end, -1, outcome_of),
+        reason=np.where(no_end, 0, reason_of),
         routers=list(routers),
-        servers=list(servers),
+        servers=list(servers)[1:],
         reasons=list(reasons),
         doubled=[*table["twice"], *[-1] * (int(table["doubled"]) - len(table["twice"]))],
         tagged=bool(table["tagged"]),
         time_unit_s=unit_s,
         boot=str(table["boot"]),
     )
+
+
+def _places(names: Iterable[str]) -> dict[str, int]:
+    return {name: place for place, name in enumerate(names)}
