@@ -269,6 +269,19 @@ def test_a_story_has_everything_in_order(system: str, number: int) -> None:
     assert (f"job {job}:" in str(story)) and story.json()["events"][0]["process"] == "generator"
 
 
+def test_a_story_that_breaks_off_says_whose_log_does() -> None:
+    good = books("pull")
+    spoilt = killed_router(good, 0, len(good.logs[0].records) // 2)
+    killed = "router-1 did not end in order, its log ends with it"
+    told = [tell(spoilt.ledger, spoilt.logs, job) for job in range(len(spoilt.ledger.sent))]
+
+    broken = [story for story in told if story.missing]
+    assert 0 < len(broken) < len(told)
+    for story in broken:
+        assert story.missing[-1] == killed and spoilt.ledger.router[story.job] == 0
+        assert spoilt.ledger.outcome[story.job] == ENDS["failed"] and "its end: failed: link_lost" in str(story)
+
+
 def test_jobs_without_numbers_are_counted_and_nothing_else() -> None:
     found = books("pull")
     untagged = [
