@@ -82,8 +82,8 @@ class FailureMemory:
     full, set it aside; a job that it serves ends the row. After `forgive` time units it is let back on trial: one
     failure sets it aside again, for twice as long, and at most `longest`; a job that it serves ends the trial, and all
     is forgotten. A server with a job of ours that is there for longer than `hang` is set aside likewise, and let back
-    as soon as it ends a job, or after the same time; that job is not held against it again. A new incarnation of a
-    server begins with a clean slate.
+    as soon as it ends a job, or after the same time; the jobs that it had then are not held against it again. A new
+    incarnation of a server begins with a clean slate.
 
     Units: instants and durations in the clock's unit, of which `time_unit` make one time unit.
 
@@ -156,7 +156,7 @@ class FailureMemory:
                     late[record.server] = None
             for server in late:
                 standing = self._standings[server]
-                standing.since = marks[0]
+                standing.since = dispatches
                 timers += self._set_aside(server, standing, "hung", now)
         self._watching = bool(self._standings)
         if self._watching:
