@@ -97,11 +97,16 @@ class Running:
         self._stopped.discard(name)
         await process.stop()
 
-    async def restart(self, name: str) -> None:
-        """Start it again under its name and at its address, as a new incarnation; it is killed if it is alive."""
+    async def restart(self, name: str, command: Sequence[str] | None = None) -> None:
+        """Start it again under its name and at its address, as a new incarnation; it is killed if it is alive.
+
+        Args:
+            name: Which one.
+            command: Its new command line; left out: the former one.
+        """
         await self.kill(name)
         port = self.urls[name].rpartition(":")[2]
-        await self.start(name, _at_port(self._commands[name], port))
+        await self.start(name, _at_port(command or self._commands[name], port))
 
     def drain(self, name: str) -> None:
         """Ask it to finish what it has, and to end."""

@@ -7,7 +7,8 @@ from time import monotonic
 
 from services.lab.process import Process
 from tests.chaos.case import ALL, WHILE_S, A, B, case
-from tests.chaos.means import disturbed, nothing_under_way
+from tests.chaos.load import outcomes
+from tests.chaos.means import all_ended, disturbed, nothing_under_way, total
 from tests.chaos.stage import (
     BOUND_S,
     DETECTION_S,
@@ -35,6 +36,25 @@ async def server_restarted(stage: Stage) -> None:
     epoch = (await stage.get(B, "/v1/servers"))["servers"][0]["epoch"]
     await stage.running.restart(B)
     assert (await stage.get(B, "/v1/servers"))["servers"][0]["epoch"] > epoch
+
+
+@case("kill -9 of a server process while routers try jobs again elsewhere: none is lost",
+      recovers_s=RELINK_S, loses="link_lost no_router no_server", streams_lost=ROUTERS)  # fmt: skip
+async def server_killed_with_retries(stage: Stage) -> None:
+    for router in ROUTERS:
+        await stage.running.restart(router, stage.router_command(router, retries=2))
+    await stage.until_well()
+    first = len(stage.load.jobs)
+    await asyncio.sleep(WHILE_S)
+    await stage.running.kill(B)
+    await asyncio.sleep(2 * WHILE_S)
+    last = len(stage.load.jobs)
+    await stage.running.restart(B)
+    await stage.until(lambda: all_ended(stage.load.jobs[first:last]), BOUND_S, "an end of each job")
+    assert outcomes(stage.load.jobs[first:last]).keys() == {("served", "")}
+    assert await total(stage, ROUTERS, "herdless_router_retries_total") > 0, "some were tried again"
+    for router in ROUTERS:
+        await stage.running.restart(router, stage.router_command(router))
 
 
 @case("a server process stands still for less than a heartbeat", recovers_s=0.0)

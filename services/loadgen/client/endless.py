@@ -28,6 +28,7 @@ from services.scenario_parts import MOST_ROUTERS, Routers, RunPlan
 CHUNK_S = 10.0
 LOOK_UP_S = 1.0
 CONNECT_LIMIT_S = 5.0
+HEARTBEAT_S = 10.0
 MOST_JOBS_PER_S = 100_000.0
 
 _log = logging.getLogger(__name__)
@@ -205,7 +206,8 @@ class Endless:
     async def _connect(self, url: str) -> None:
         try:
             async with asyncio.timeout(CONNECT_LIMIT_S):
-                self.links[url] = await StreamLink.connect(self._session, url, self.book, self._boot)
+                link = await StreamLink.connect(self._session, url, self.book, self._boot, HEARTBEAT_S)
+            self.links[url] = link
             self._refused.discard(url)
             if not self._ended:
                 # What is drawn is split over the routers that were there: with one more, it is drawn anew.

@@ -73,7 +73,9 @@ class StreamLink(RouterLink):
     """One WebSocket, batches both ways."""
 
     @classmethod
-    async def connect(cls, session: aiohttp.ClientSession, url: str, ledger: Book, boot: str) -> StreamLink:
+    async def connect(
+        cls, session: aiohttp.ClientSession, url: str, ledger: Book, boot: str, heartbeat_s: float | None = None
+    ) -> StreamLink:
         """Open the stream and read the router's greeting.
 
         Args:
@@ -81,6 +83,7 @@ class StreamLink(RouterLink):
             url: Of the router.
             ledger: Where ends are booked.
             boot: Identifies this host's clock.
+            heartbeat_s: How often a silent router is asked whether it is still there; left out: its jobs wait.
 
         Raises:
             TransportError: Nobody answers there, or nobody that speaks this protocol.
@@ -88,7 +91,7 @@ class StreamLink(RouterLink):
         """
         try:
             async with asyncio.timeout(GREETING_LIMIT_S):
-                ws = await dial(session, f"{url}/v1/stream?boot={boot}")
+                ws = await dial(session, f"{url}/v1/stream?boot={boot}", heartbeat_s=heartbeat_s)
                 greeting = decode_greeting(await ws.receive_bytes())
         except (aiohttp.ClientError, OSError, TypeError, TimeoutError, RemoteProtocolError) as error:
             why = f"router {url}: no stream of jobs there ({failure(error)})"
