@@ -287,8 +287,8 @@ async def test_at_the_end_the_jobs_that_are_left_fail_and_everybody_is_told():
         await ending
 
 
-def test_a_policy_that_does_not_exist_ends_the_process_with_the_users_mistake(capsys):
+def test_a_policy_that_does_not_exist_ends_the_process_with_the_users_mistake(capfd):
     assert run(RouterSettings(id="router-7", policy={"name": "best"})) == 2
-    error = capsys.readouterr().err
+    error = capfd.readouterr().err
     assert error.startswith('router-7: policy.name = "best"')
     assert "random" in error
