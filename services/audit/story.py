@@ -15,7 +15,7 @@ from services.audit.ledger import VIRTUAL, Ledger
 from services.audit.log import Log
 
 VIRTUAL_TIME = "virtual time"
-ORDER = ("sent", "arrived", "dispatched", "received", "started", "left_server", "retried", "orphaned", "ended", "end")
+ORDER = ("sent", "arrived", "retried", "dispatched", "received", "started", "left_server", "orphaned", "ended", "end")
 """The way there and back, for what is simultaneous: in a simulation without delay everything is."""
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+import numpy as np
+
 from router.core import JobArrived, RouterCore, ServerJoined, ServerLeft
 from router.policy import Job, Server
 from router.protocol.eventlog import AT_ONCE, ENDS, NOTHING, UNHEARD, About, Kind
@@ -15,6 +17,8 @@ from router.recorder import recorded as recorded_router
 from router.registry import make_policy
 from server.core import Disturbed, RouterJoined, RouterLeft, ServerSpec
 from server.recorder import RecordedCore
+from services.audit.ledger import Ledger
+from services.audit.story import tell
 from services.simulator.recording import MemoryBook
 
 
@@ -166,3 +170,20 @@ def test_services_that_a_hang_held_up_are_on_record_when_it_is_over() -> None:
     core.handle(Disturbed(), 4.0)
 
     assert notes.read()[-2:] == [(Kind.LEFT_SERVER, "a-1", 1), (Kind.STARTED, "a-1", 2)]
+
+
+def test_the_story_of_a_job_that_was_dispatched_anew() -> None:
+    notes = Notes()
+    handle = router(notes, "a-1", "a-2", retries=1)
+    handle(JobArrived(Job(1, 1.0, None)), 1.0)
+    handle(ServerLeft("a-1"), 2.0)
+    handle(end("a-2", 2), 3.0)
+    columns = [np.array([0.0, value]) for value in (0.5, 0.6, 3.1)]  # a job 0 that does not matter, and the job 1
+    places = [np.array([0, value]) for value in (0, 0, 0, 0)]
+    ledger = Ledger(*columns, *places, ["process"], ["a-2"], [""], [], True, 1.0)
+    log = notes.log()
+    log.records["tag"][log.records["tag"] == 101] = 1
+
+    assert [(event.event, event.server) for event in tell(ledger, [log], 1).events] == [
+        ("sent", ""), ("arrived", "a-1"), ("retried", "a-1"), ("dispatched", "a-2"), ("ended", "a-2"), ("end", ""),
+    ]  # fmt: skip
