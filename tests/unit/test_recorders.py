@@ -178,9 +178,11 @@ def test_the_story_of_a_job_that_was_dispatched_anew() -> None:
     handle(JobArrived(Job(1, 1.0, None)), 1.0)
     handle(ServerLeft("a-1"), 2.0)
     handle(end("a-2", 2), 3.0)
-    columns = [np.array([0.0, value]) for value in (0.5, 0.6, 3.1)]  # a job 0 that does not matter, and the job 1
-    places = [np.array([0, value]) for value in (0, 0, 0, 0)]
-    ledger = Ledger(*columns, *places, ["process"], ["a-2"], [""], [], True, 1.0)
+    intended, sent, ended = (np.array([0.0, value]) for value in (0.5, 0.6, 3.1))  # the job 0 does not matter
+    first = np.array([0, 0])
+    ledger = Ledger(
+        intended, sent, ended, first, first, first, first, ["process"], ["a-2"], [""], [], True, 1.0
+    )  # fmt: skip
     log = notes.log()
     log.records["tag"][log.records["tag"] == 101] = 1
 
