@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import socket
 from random import Random
 from time import monotonic
 
@@ -292,3 +294,14 @@ def test_a_policy_that_does_not_exist_ends_the_process_with_the_users_mistake(ca
     error = capfd.readouterr().err
     assert error.startswith('router-7: policy.name = "best"')
     assert "random" in error
+
+
+def test_why_it_cannot_listen_is_told_as_json_if_that_was_asked_for(capfd):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert run(RouterSettings(id="router-7", port=port), as_json=True) == 3
+    said = capfd.readouterr()
+    error = json.loads(said.out)["error"]
+    assert error["kind"] == "listen"
+    assert error["message"].startswith(f"router-7: cannot listen on 127.0.0.1:{port}: the port is in use")
+    assert said.err == ""
