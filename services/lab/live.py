@@ -85,9 +85,11 @@ class Live:
         """What must hold in every run of this scenario, and whether it does."""
         records = self.run.records
         ended_early = not ENDING.isdisjoint(fault.kind for fault in self.happened)
+        routers = scenario.router_names()
+        drained = any(fault.kind == "drain" and fault.target in routers for fault in self.happened)
         reasons = self.generation.reasons
         unsent = reasons.get("link_lost", 0) + reasons.get("no_router", 0) if ended_early else 0
-        checks = conservation(records, self.totals, ended_early=ended_early, unsent=unsent)
+        checks = conservation(records, self.totals, ended_early=ended_early, unsent=unsent, router_drained=drained)
         return [*checks, *identities(scenario, records, self.totals)]
 
 

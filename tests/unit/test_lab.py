@@ -147,6 +147,8 @@ def test_a_job_that_is_missing_anywhere_violates_conservation():
     records = rows([SERVED] * 10, [0.0] * 10)
     assert all(check.holds for check in conservation(records, counted()))
     assert not all(check.holds for check in conservation(records, counted(jobs=9)))
+    # The router was drained, and read for the last time before its tenth job.
+    assert all(check.holds for check in conservation(records, counted(jobs=9), router_drained=True))
     lost = replace(records, outcome=np.array([SERVED] * 9 + [-1]))
     assert [check.name for check in conservation(lost, counted()) if not check.holds] == ["conservation.generator"]
 
