@@ -24,6 +24,7 @@ from services.lab.scrape import (
     Scraper,
     between,
     cpu_shares,
+    failed_at,
     measured_delays,
     message_log,
     share_asked,
@@ -142,6 +143,8 @@ async def measure_live(plan: Plan, cluster: Cluster, progress: Progress) -> Live
     finally:
         await stop_all([generator])
     after = await scraper.read_once()
+    # A cluster that was there before has counted what was before, too.
+    failed = await failed_at(cluster.routers) if cluster.running else {}
     generation = load(plan.out)
     plan.out.unlink()
 
@@ -155,7 +158,7 @@ async def measure_live(plan: Plan, cluster: Cluster, progress: Progress) -> Live
     home = generation.router_generator_units
     asked = share_asked(make_policy(scenario.policy, Random(0)), counted_jobs)
     return Live(
-        run=Run(plan.fleet, records, message_log(scraper.readings, generation.start_s, unit_s)),
+        run=Run(plan.fleet, records, message_log(scraper.readings, generation.start_s, unit_s), failed),
         generation=generation,
         delays=measured_delays(first, last, counted_jobs, home, unit_s, asked),
         delay_p99_units=_delay_p99_units(counted_jobs),

@@ -103,7 +103,7 @@ def run(experiment: Experiment, options: Options, progress: Progress) -> Report:
     report = Report(
         scenario, table, "live", checks, [*audited.invalid, *live.invalid, *_disturbances(options, checks)],
         [*_hints(experiment, table, steady), *_live_hints(scenario, live, options),
-         *_sinks(sinkholes(live.run.fleet, live.run.records))],
+         *_sinks(sinkholes(live.run))],
         experiment.trace_lines(), _details(live, audited, folder, options, len(paired)), steady,
         {"live": curves(live.run, window_of(scenario)), "simulated": together([each.curves for each in paired])},
     )  # fmt: skip

@@ -68,7 +68,7 @@ def run_task(task: Task) -> Simulated:
     workload = task.workload if task.workload is not None else draw_workload(task.scenario)
     run = simulate(task.scenario, workload, sent=task.sent, delays=task.delays, replication=task.replication)
     window = window_of(task.scenario)
-    sinks = sinkholes(run.fleet, run.records)
+    sinks = sinkholes(run)
     return Simulated(measure(run, window), curves(run, window), time.perf_counter() - began, sinks)
 
 

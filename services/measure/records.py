@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,8 +85,15 @@ class MessageLog:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Everything that quantities are computed from."""
+    """Everything that quantities are computed from.
+
+    Attributes:
+        fleet: The servers. `records`: the jobs. `messages`: the counters of messages.
+        failed: By server, the jobs that it ended as failed, also those that were tried again elsewhere: as the routers
+            that were there at the end knew it.
+    """
 
     fleet: Fleet
     records: Records
     messages: MessageLog
+    failed: Mapping[str, int] = field(default_factory=dict)

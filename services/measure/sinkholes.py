@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from router.protocol.messages import OUTCOMES
-from services.measure.records import Fleet, Records
+from services.measure.records import Run
 
 FAILED = OUTCOMES.index("failed")
 FEWEST = 10
@@ -21,8 +21,8 @@ class Sinkhole(NamedTuple):
 
     Attributes:
         server: Its name.
-        jobs: Jobs that ended there. `failed`: those of them that failed.
-        share: Its share of all jobs.
+        jobs: Jobs that were dispatched to it. `failed`: those of them that it failed.
+        share: Its share of all dispatches.
     """
 
     server: str
@@ -38,16 +38,24 @@ class Sinkhole(NamedTuple):
         )
 
 
-def sinkholes(fleet: Fleet, records: Records) -> list[Sinkhole]:
-    """The sinkholes of a run, the worst one first; a job that was tried again counts where it was last."""
+def sinkholes(run: Run) -> list[Sinkhole]:
+    """The sinkholes of a run, the worst one first.
+
+    The records tell where each job was last. Those that failed elsewhere before and were tried again are known to the
+    routers alone.
+    """
+    fleet, records = run.fleet, run.records
     placed = records.server >= 0
     jobs = np.bincount(records.server[placed], minlength=len(fleet.servers))
     failed = np.bincount(records.server[placed & (records.outcome == FAILED)], minlength=len(fleet.servers))
+    told = np.array([run.failed.get(server, 0) for server in fleet.servers])
+    tried_again = np.maximum(told - failed, 0)
+    jobs, failed = jobs + tried_again, failed + tried_again
     others, others_failed = jobs.sum() - jobs, failed.sum() - failed
     # Cross-multiplied, since others may have no jobs at all.
     outsized = (failed >= FEWEST) & (others > 0) & (failed * others >= FACTOR * others_failed * jobs)
     found = [
-        Sinkhole(fleet.servers[place], int(jobs[place]), int(failed[place]), float(jobs[place] / len(records.server)))
+        Sinkhole(fleet.servers[place], int(jobs[place]), int(failed[place]), float(jobs[place] / jobs.sum()))
         for place in np.flatnonzero(outsized)
     ]
     return sorted(found, key=lambda sinkhole: -sinkhole.failed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Any
@@ -92,7 +93,10 @@ def simulate(
     world.run(_arrivals(entrances, workload, sent + delays.generator_router, progress))
     world.run_until(scenario.horizon)
     world.run_out(jobs)
-    return Run(fleet, recorder.records(workload, sent), reader.log())
+    failed: Counter[str] = Counter()
+    for core in routers:
+        failed.update({server.id: server.failed for server in core.servers.values() if server.failed})
+    return Run(fleet, recorder.records(workload, sent), reader.log(), failed)
 
 
 def _peaceful(

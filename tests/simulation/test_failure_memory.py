@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -99,16 +101,20 @@ def test_nothing_is_miscounted_while_servers_are_set_aside_for_no_good_reason(po
 
 def test_a_run_tells_of_a_sinkhole_though_no_memory_was_asked_for() -> None:
     run = simulate(scenario('name = "pull"', "", "fail"))
-    [found] = sinkholes(run.fleet, run.records)
+    [found] = sinkholes(run)
     failed = int((run.records.outcome == FAILED).sum())
     assert (found.server, found.failed) == ("a-3", failed) and failed > 50
     assert "a-3 failed" in found.sentence() and "routers.memory" in found.sentence()
+    # Tried again elsewhere, and served: what the records tell is well, but it draws jobs all the same.
+    [hidden] = sinkholes(simulate(scenario('name = "pull"', "retries = 1", "fail")))
+    assert hidden.server == "a-3" and hidden.failed > 50 and hidden.share > 0.1
     peaceful = simulate(scenario('name = "pull"', "", duration=100.0))
-    assert sinkholes(peaceful.fleet, peaceful.records) == []
+    assert sinkholes(peaceful) == []
 
 
 def test_servers_that_fail_alike_are_no_sinkholes() -> None:
     run = simulate(scenario('name = "pull"', "", "fail"))
     rng = np.random.default_rng(5)
+    run = replace(run, failed={})
     run.records.outcome[:] = np.where(rng.random(len(run.records.outcome)) < 0.2, FAILED, 0)
-    assert sinkholes(run.fleet, run.records) == []
+    assert sinkholes(run) == []
