@@ -211,4 +211,6 @@ async def test_a_policy_that_cannot_start_is_answered_in_json(
         posted = router.post()
         await servers.end(await servers.dispatch())  # the first thing that servers hear
         assert (await posted).status == 200
+        assert router.described.wrong == ["PUT /v1/policy: 500 is not described"]  # nobody promises a mistake
+        router.described.wrong.clear()
     assert "PUT /v1/policy failed" in caplog.text
