@@ -93,6 +93,7 @@ class Controls:
             raise Refused(400, f"load = {load!r:.{SHORT}}: expected a number from 0 to {HIGHEST_LOAD:g}")
         generators = await self._places.generators()
         answers = await self._send_all("PUT", generators, "/v1/load", {"load": load / max(len(generators), 1)})
+        self._collector.journal.add("asked", f"asked for: {f'load {load:g}' if load else 'a pause'}")
         return {"load": sum(float(answer["load"]) for answer in answers)}
 
     async def drain(self, body: Any) -> dict[str, Any]:

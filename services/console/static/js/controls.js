@@ -38,7 +38,7 @@ export class Controls {
       for (const part of byId(form).querySelectorAll("input, select, button")) part.disabled = !can[action];
     }
     byId("add-form").hidden = !can.add;
-    const missing = [!can.policy && (this.#login.isOpen ? "read only" : "log in to change something"), can.policy && !can.load && "no generator", can.policy && !can.add && "cluster of others"];
+    const missing = [!can.policy && (this.#login.isOpen ? "read only" : "log in to change something"), can.policy && !can.load && "no generator", can.policy && !can.add && "cannot add or kill"];
     byId("controls-note").textContent = missing.filter(Boolean).join(", ");
     this.#inForce = null;
   }

@@ -43,6 +43,7 @@ export class Login {
   }
 
   async #enter(token) {
+    if (!token) return this.#draw("Fill in the token first.");
     this.#token = token;
     let why = "The console does not answer.";
     try {

@@ -11,7 +11,10 @@ import { Tiles } from "./tiles.js";
 
 const STATES = { connecting: "connecting", live: "live", lost: "connecting again…" };
 
-const login = new Login(permit);
+const login = new Login(() => {
+  permit();
+  if (latest) showStatus(latest);
+});
 const controls = new Controls(login);
 const tiles = new Tiles();
 const charts = new Charts();
@@ -21,6 +24,7 @@ const heat = new HeatMap(showChosen);
 let models = { asked: false, values: {} };
 let token = "";
 let about;
+let latest; // status: forms and rows are drawn anew when somebody logs in or out
 
 // Let the page change what the console may, if the token of the cluster is there.
 function permit() {
@@ -66,6 +70,7 @@ function showModels(told) {
 }
 
 function showStatus(status) {
+  latest = status;
   const { policy, load, values, routers, processes: rows } = status;
   byId("fact-policy").textContent = policy ? policy.name : routers.length ? "routers differ" : "–";
   byId("fact-load").textContent = load ? (load.load > 0 ? amount(load.load) : "paused") : "–";

@@ -66,8 +66,7 @@ export class Processes {
     const drain = element("button", { type: "button", "aria-label": `Drain ${name}` }, "Drain");
     drain.addEventListener("click", () => this.#act("drain", { process: url }, `Drain ${name}? Its servers finish what they have and take nothing new.`));
     const kill = element("button", { type: "button", class: "danger", "aria-label": `Kill ${name}` }, "Kill");
-    kill.disabled = !this.#can.kill;
-    if (!this.#can.kill) kill.title = "This console does not run the cluster, or you are not logged in";
+    kill.hidden = !this.#can.kill;
     kill.addEventListener("click", () => this.#act("kill", { process: url }, `Kill ${name}? The jobs that it has are lost.`));
     const buttons = element("td", {}, element("div", { class: "row" }, drain, kill));
     const head = element("th", { scope: "row" }, name);
