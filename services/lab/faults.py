@@ -160,8 +160,11 @@ class Timeline:
     async def _add(self, name: str, fault: Fault) -> None:
         cluster = self._cluster
         url = await self._running.start(name, cluster.server_commands[name])
+        if url in cluster.names:  # it was given the port of one that is gone
+            self._scraper.begins_anew(url)
+        else:
+            cluster.servers.append(url)
         cluster.names[url] = name
-        cluster.servers.append(url)
         self._note(fault)
 
     # -- servers ------------------------------------------------------------------------------

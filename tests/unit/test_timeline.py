@@ -121,7 +121,7 @@ class Ground:
         scenario = parse_scenario(SCENARIO + faults, "faults.toml")
         running: Any = self.running
         relays: Any = {("router-1", "servers-slow-1"): FakeRelay(running.done)}
-        commands = {"servers-slow-3": ["more"]}
+        commands = {"servers-slow-3": ["more"], "servers-slow-4": ["more"]}
         cluster = Cluster(["r1", "r2"], ["s1", "s2"], {}, running, relays, commands)
         self.scraper = Scraper(cluster.routers, cluster.servers)
         timeline = Timeline(scenario, cluster, self.scraper, time.monotonic())
@@ -244,6 +244,17 @@ async def test_links_and_additions(ground: Ground) -> None:
     url = ground.running.urls["servers-slow-3"]
     assert ground.cluster.servers == ["s1", "s2", url] and ground.cluster.names == {url: "servers-slow-3"}
     assert what(found)[-1] == "add 2 to slow"
+
+
+async def test_a_process_that_is_given_the_port_of_one_that_is_gone_is_counted_beside_it(ground: Ground) -> None:
+    url = ground.running.urls["servers-slow-4"] = f"{ground.running.urls['router-1']}/again"
+    ground.running.urls["servers-slow-3"] = url
+    await ground.run(
+        fault(1, "add", pool="slow", servers=2) + fault(2, "kill", target="servers-slow-3")
+        + fault(15, "add", pool="slow", servers=2)
+    )  # fmt: skip
+    assert ground.cluster.servers == ["s1", "s2", url] and ground.cluster.names == {url: "servers-slow-4"}
+    assert ground.scraper.silent == set() and list(ground.scraper.former) == [url]
 
 
 async def test_a_process_that_does_not_come_back_ends_the_run(ground: Ground) -> None:
