@@ -12,7 +12,7 @@ FUZZERS := build/fuzzers
 CODE := router server services tests
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long chaos check format bench swarm fuzz fuzz-http dashboards openapi screenshot wheels lock clean
+.PHONY: help setup demo test test-long chaos soak check format bench swarm fuzz fuzz-http dashboards openapi screenshot wheels lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1#\2/p' Makefile | awk -F'#' '{ printf "%-18s %s\n", $$1, $$2 }'
@@ -48,6 +48,9 @@ test-long: setup ## run the long tests only
 
 chaos: setup ## strike real processes in every way, with four policies, and write the table in docs/failures.md
 	@$(BIN)/python -m tests.chaos --table
+
+soak: setup ## let members of a cluster come and go for half an hour, and see that nothing grows (SOAK="--minutes 5 --seed 2")
+	@$(BIN)/python -m tests.soak $(or $(SOAK),--minutes 30 --seed 1)
 
 check: setup ## lint, format, types, who may import whom, and known vulnerabilities
 	@$(BIN)/ruff check $(CODE)

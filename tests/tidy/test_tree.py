@@ -37,6 +37,7 @@ TESTS = {
     "models",
     "property",
     "simulation",
+    "soak",
     "swarm",
     "tidy",
     "unit",
