@@ -33,6 +33,7 @@ def test_what_peers_and_users_say_is_understood(name: str) -> None:
     target = TARGETS[name]
     taken = [check(target, seed) for seed in target.seeds]
     assert taken.count(True) > len(taken) / 2
+    assert max(map(len, target.seeds)) <= target.longest  # else the fuzzer cuts it
 
 
 def test_what_was_found_once_is_no_mistake_any_more() -> None:
