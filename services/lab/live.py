@@ -130,8 +130,6 @@ async def measure_live(plan: Plan, cluster: Cluster, progress: Progress) -> Live
         RunInvalid: A process died.
     """
     scenario = plan.scenario
-    if scenario.timeline() and cluster.running is None:
-        raise SettingsError("faults: a cluster that was there before is not struck: leave --attach or [[faults]] out")
     scraper = Scraper(cluster.routers, cluster.servers)
     before = await scraper.read_once()
     command = ["load", str(plan.file), "--routers", ",".join(cluster.routers), "--out", str(plan.out)]

@@ -82,6 +82,8 @@ def run(experiment: Experiment, options: Options, progress: Progress) -> Report:
     """
     scenario = experiment.scenario
     check_continuous(scenario, "use `herdless simulate` or `herdless solve`, or --set run.time=continuous")
+    if options.attach and scenario.timeline():
+        raise SettingsError("faults: a cluster that was there before is not struck: leave --attach or [[faults]] out")
     workload = experiment.workload()
     folder = make_folder(scenario, options.out)
     progress("start", 0.0)

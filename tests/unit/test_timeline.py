@@ -11,9 +11,12 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from router.protocol.errors import SettingsError
 from services.lab.cluster import Cluster
 from services.lab.errors import RunInvalid
+from services.lab.experiment import Experiment
 from services.lab.faults import Timeline
+from services.lab.run import Options, run
 from services.lab.scrape import Scraper
 from services.scenario import parse_scenario
 
@@ -261,3 +264,9 @@ async def test_a_process_that_does_not_come_back_ends_the_run(ground: Ground) ->
     ground.running.broken = True
     with pytest.raises(RunInvalid, match="router-1 died"):
         await ground.run(fault(1, "restart", target="router-1"))
+
+
+def test_a_cluster_that_was_there_before_is_not_struck() -> None:
+    scenario = parse_scenario(SCENARIO + fault(1, "kill", target="router-1"), "faults.toml")
+    with pytest.raises(SettingsError, match="a cluster that was there before is not struck"):
+        run(Experiment(scenario, None), Options(attach="127.0.0.1:1"), lambda stage, share: None)
