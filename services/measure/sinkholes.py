@@ -33,8 +33,8 @@ class Sinkhole(NamedTuple):
     def sentence(self) -> str:
         """For people."""
         return (
-            f"sinkhole: {self.server} failed {self.failed} of its {self.jobs} jobs, and got {self.share:.1%} of all: "
-            "routers.memory sets such servers aside"
+            f"sinkhole: {self.server} failed {self.failed} of its {self.jobs} jobs, and got {self.share:.1%} of all "
+            "dispatches: routers.memory sets such servers aside"
         )
 
 
