@@ -22,7 +22,6 @@ from router.process.eventlog import open_log
 from router.process.identity import make_identity
 from router.process.limits import Guests
 from router.process.logs import log_to_standard_error
-from router.process.tls import tls_from_environment
 from router.protocol.errors import SettingsError
 from router.registry import policy_names
 
@@ -93,7 +92,6 @@ def run(settings: RouterSettings, as_json: bool = False) -> int:
         end_with_parent=settings.end_with_parent,
         as_json=as_json,
         access=access,
-        tls=tls_from_environment(),
     )
 
     async def main() -> int:

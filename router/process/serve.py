@@ -25,10 +25,10 @@ from typing import Any
 
 from aiohttp import web
 
-from router.process.access import Access, bind_fault
+from router.process.access import Access, access_from_environment, bind_fault
 from router.process.limits import GUESTS, Guests, limit_unread
 from router.process.logs import say_at_once
-from router.process.tls import Tls
+from router.process.tls import Tls, tls_from_environment
 from router.protocol.errors import SettingsError
 
 EXIT_OK = 0
@@ -54,8 +54,12 @@ class Listen:
         close_limit_s: So long may handlers that still run after the drain delay the exit.
         end_with_parent: End when standard input ends: see `end_with_parent`.
         as_json: Tell on standard output, as one JSON object, why it cannot listen; else on standard error.
-        access: Without a token in it, the process is bound to no other than a loopback address.
-        tls: How it is spoken to.
+        access: Without a token in it, the process is bound to no other than a loopback address; left out: as the
+            environment says.
+        tls: How it is spoken to; left out: as the environment says.
+
+    Raises:
+        SettingsError: The environment names a token that is none, or that cannot be read.
     """
 
     role: str
@@ -66,8 +70,8 @@ class Listen:
     close_limit_s: float = 1.0
     end_with_parent: bool = False
     as_json: bool = False
-    access: Access = field(default_factory=lambda: Access(None))
-    tls: Tls = field(default_factory=Tls)
+    access: Access = field(default_factory=access_from_environment)
+    tls: Tls = field(default_factory=tls_from_environment)
 
 
 class _CannotListen(Exception):

@@ -63,7 +63,7 @@ def run(settings: ConsoleSettings) -> int:
     log_to_standard_error("console")
     _ = settings.scenario.rate_total
     listen = Listen("console", "console", settings.host, settings.port, end_with_parent=settings.end_with_parent,
-                    access=access_from_environment(), tls=for_browsers(tls_from_environment()))  # fmt: skip
+                    tls=for_browsers(tls_from_environment()))  # fmt: skip
 
     async def main() -> int:
         places = Attached(settings.routers, settings.servers, settings.load)

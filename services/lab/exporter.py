@@ -14,13 +14,12 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from router.process.access import Access, access_from_environment
+from router.process.access import Access
 from router.process.client import open_session
 from router.process.logs import log_to_standard_error
 from router.process.metrics import Metric, Metrics
 from router.process.serve import Listen, serve
 from router.process.serve import run as run_loop
-from router.process.tls import tls_from_environment
 from router.process.web import application, shows
 from router.protocol.errors import HerdlessError, SettingsError
 from services.lab.attach import addresses
@@ -297,11 +296,9 @@ def run(settings: ExporterSettings) -> int:
     """
     log_to_standard_error("exporter")
     _ = settings.scenario.rate_total
-    access = access_from_environment()
-    listen = Listen("exporter", "exporter", settings.host, settings.port, end_with_parent=settings.end_with_parent,
-                    access=access, tls=tls_from_environment())  # fmt: skip
+    listen = Listen("exporter", "exporter", settings.host, settings.port, end_with_parent=settings.end_with_parent)
 
     async def main() -> int:
-        return await serve(make_application(Watch(settings), access), listen)
+        return await serve(make_application(Watch(settings), listen.access), listen)
 
     return run_loop(main)

@@ -11,14 +11,13 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from router.process.access import Access, access_from_environment
+from router.process.access import Access
 from router.process.client import open_session
 from router.process.limits import REFUSALS, Guests, body_of, refusals
 from router.process.logs import log_to_standard_error
 from router.process.metrics import Metric, Metrics
 from router.process.serve import Listen, serve
 from router.process.serve import run as run_loop
-from router.process.tls import tls_from_environment
 from router.process.web import application, shows
 from router.registry import policy_names
 from server.app.discovery import parse_target
@@ -74,15 +73,14 @@ def run(settings: EndlessSettings) -> int:
     """
     log_to_standard_error("load")
     schedule = Schedule(settings.scenario, settings.trace)
-    access = access_from_environment()
     listen = Listen("load", "load", settings.host, settings.port, drain_limit_s=settings.drain_limit_s,
-                    end_with_parent=settings.end_with_parent, access=access, tls=tls_from_environment())  # fmt: skip
+                    end_with_parent=settings.end_with_parent)  # fmt: skip
 
     async def main() -> int:
         unit_s = settings.scenario.time_unit_s
         book = RunningBook(policy_names(), unit_s)
         endless = Endless(schedule, book, [parse_target(text) for text in settings.routers], unit_s)
-        web_interface = LoadWeb(endless, settings.scenario.service_rate_total, access)
+        web_interface = LoadWeb(endless, settings.scenario.service_rate_total, listen.access)
         return await serve(web_interface.application(), listen, web_interface.drain)
 
     return run_loop(main)
@@ -187,6 +185,6 @@ def load_metrics(endless: Endless, service_rate_total: float, access: Access, gu
     metrics.add(LOAD, lambda: endless.rate_total / service_rate_total)
     metrics.add(TIME_UNIT, lambda: endless.time_unit_s)
     metrics.add(ROUTERS, lambda: endless.links_up)
-    of = guests or Guests()
-    metrics.add(REFUSED, lambda: refusals(access, of), [(reason,) for reason in REFUSALS])
+    who = guests or Guests()
+    metrics.add(REFUSED, lambda: refusals(access, who), [(reason,) for reason in REFUSALS])
     return metrics
