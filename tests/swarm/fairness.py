@@ -31,6 +31,10 @@ def _seems_idle(router: RouterWatch, pair: Pair) -> bool:
     return bool(router.core.servers[pair.id].view == 0)
 
 
+def _has_none(router: RouterWatch, pair: Pair) -> bool:
+    return bool(router.core.servers[pair.id].outstanding == 0)
+
+
 def rule_of(policy: Any, rates: set[float]) -> Due | None:
     """Who is due under a policy; `None`: it may pass over a server for ever, and be right."""
     parameters = policy.parameters
@@ -43,6 +47,10 @@ def rule_of(policy: Any, rates: set[float]) -> Due | None:
             return _seems_idle
         case "lsq" if parameters.rank == "queue" and (parameters.ties == "random" or len(rates) == 1):
             return _seems_idle
+        case "sed" if parameters.rank == "present" and (parameters.ties == "random" or len(rates) == 1):
+            return _seems_idle
+        case "least_requests" if parameters.d == "all" and parameters.rank != "joined":
+            return _has_none
     return None
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from router.choice import Population
+from router.choice import LeastLoaded, Population
 from router.core import RouterCore
 from router.members import Members
 from router.memory import FailureMemory
@@ -286,6 +286,19 @@ def the_last_server_starves(patch: Patch) -> None:
         return items[int(rng.random() * max(1, len(items) - 1))]
 
     patch.setattr(RandomPolicy, "on_arrival", lambda self, job: Assign(draw(self._servers, self.rng)))
+
+
+@mutant
+def ties_go_to_the_first(patch: Patch) -> None:
+    """Of equals the one that has been there longest is always taken."""
+
+    def choose(self: LeastLoaded[Any], rng: Any) -> Any:
+        found = min(
+            (bucket[0] for bucket in self._buckets.values() if bucket), key=lambda entry: entry.rank, default=None
+        )
+        return found and min(found.bucket, key=lambda entry: entry.server.id)
+
+    patch.setattr(LeastLoaded, "choose", choose)
 
 
 @mutant
