@@ -40,10 +40,11 @@ class Relay:
     @classmethod
     async def start(cls, url: str) -> Relay:
         """Open a relay to the process at this URL, on a port of its own."""
-        host, _, port = url.removeprefix("http://").rpartition(":")
+        scheme, _, address = url.partition("://")  # what is said by TLS passes as it is
+        host, _, port = address.rpartition(":")
         relay = cls(host, int(port))
         relay._server = await asyncio.start_server(relay._serve, "127.0.0.1", 0)
-        relay.url = f"http://127.0.0.1:{relay._server.sockets[0].getsockname()[1]}"
+        relay.url = f"{scheme}://127.0.0.1:{relay._server.sockets[0].getsockname()[1]}"
         return relay
 
     def cut(self) -> None:

@@ -23,6 +23,8 @@ from tests.unit.certificates import Authority
 
 # A policy without a model, so that nothing is simulated for one.
 SHORT = ("run.warmup=2", "run.duration=15", "time_unit_s=0.05", "policy.name=round_robin")
+# It mends what is whole; but a link that is struck leads through a relay.
+RELAYED = 'faults=[{at = 5, kind = "heal", between = ["router-1", "servers-slow"]}]'
 
 
 class Guarded:
@@ -89,7 +91,7 @@ def guarded(tmp_path: Path) -> Iterator[Guarded]:
 
 def test_a_run_by_mutual_tls_with_a_token_serves_every_job_and_shows_the_token_nowhere(guarded: Guarded) -> None:
     lab = guarded.lab
-    sets = [word for each in SHORT for word in ("--set", each)]
+    sets = [word for each in (*SHORT, RELAYED) for word in ("--set", each)]
     run = lab.start("run", "small.toml", "--json", "--replications", "2", *sets)
     lab.wait_for(lambda: lab.processes("load") or run.poll() is not None)
     assert guarded.shown() == []

@@ -34,10 +34,10 @@ class Peer:
 
 
 @asynccontextmanager
-async def relayed() -> AsyncIterator[Peer]:
+async def relayed(scheme: str = "http") -> AsyncIterator[Peer]:
     peer = Peer()
     server = await asyncio.start_server(peer.take, "127.0.0.1", 0)
-    peer.relay = await Relay.start(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    peer.relay = await Relay.start(f"{scheme}://127.0.0.1:{server.sockets[0].getsockname()[1]}")
     try:
         yield peer
     finally:
@@ -60,6 +60,14 @@ async def is_silent(connection: Connection) -> bool:
             await connection[0].read(1)
             return False
     return True
+
+
+async def test_what_is_dialled_by_tls_stays_so() -> None:
+    async with relayed("https") as peer:
+        assert peer.relay.url.startswith("https://127.0.0.1:")
+        near, far = await peer.both()
+        near[1].write(b"hello")
+        assert await read(far, 5) == b"hello"
 
 
 async def test_everything_passes_both_ways_and_so_does_the_end() -> None:
