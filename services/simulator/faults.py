@@ -27,7 +27,7 @@ RECONNECT_FIRST_S, RECONNECT_MOST_S = 0.05, 2.0
 HANDSHAKE_LIMIT_S = 5.0
 OPEN_AFTER_S = 1.0
 DRAIN_LIMIT_S = 30.0
-CEILING = 1_000_000
+CEILING = 100_000
 """As the settings of routers and server processes have them."""
 
 LOST_WITH_LINK, NO_ROUTER = "link_lost", "no_router"
@@ -150,6 +150,7 @@ class FaultyWorld:
                     spec,
                     Random(f"{scenario.seed}:{spec.id}:routers{self._suffix}"),
                     abandons_in_service=patience is not None and patience.in_service,
+                    ceiling=CEILING,
                     now=self.agenda.now,
                 )
             )

@@ -10,12 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from router.app.settings import RouterSettings
 from router.protocol.messages import OUTCOMES
 from router.registry import policy_names
+from server.app.settings import ServerSettings
 from services.loadgen.workload import Workload, draw_workload
 from services.measure.records import Records
 from services.scenario import Scenario, parse_scenario
 from services.scenario_text import write_table
+from services.simulator import faults
 from services.simulator.network import NO_DELAY, Delays
 from services.simulator.run import simulate
 
@@ -51,8 +54,8 @@ processes = 2
 """
 
 
-def scenario(*faults: dict[str, Any], overrides: tuple[str, ...] = (), text: str = BASE) -> Scenario:
-    return parse_scenario(text + write_table({"faults": list(faults)}), "x.toml", overrides)
+def scenario(*wrong: dict[str, Any], overrides: tuple[str, ...] = (), text: str = BASE) -> Scenario:
+    return parse_scenario(text + write_table({"faults": list(wrong)}), "x.toml", overrides)
 
 
 def at(instant: float, kind: str, target: str = "servers-a", **more: Any) -> dict[str, Any]:
@@ -235,6 +238,17 @@ def test_delay_is_added_each_way_and_keeps_the_order() -> None:
 
 
 # -- the whole --------------------------------------------------------------------------------------
+
+
+def test_simulated_processes_have_the_settings_of_live_ones() -> None:
+    router, server = RouterSettings(), ServerSettings(id="x", pool="a", servers=1, routers=("router",))
+    assert router.probe_timeout_s == faults.PROBE_TIMEOUT_S
+    assert server.reconnect_first_s == faults.RECONNECT_FIRST_S
+    assert server.reconnect_most_s == faults.RECONNECT_MOST_S
+    assert server.handshake_limit_s == faults.HANDSHAKE_LIMIT_S
+    assert server.open_after_s == faults.OPEN_AFTER_S
+    assert router.drain_limit_s == server.drain_limit_s == faults.DRAIN_LIMIT_S
+    assert router.ceiling == server.ceiling == faults.CEILING
 
 
 @pytest.mark.parametrize("delays", [NO_DELAY, Delays(0.01, 0.02, 0.03, 0.01)], ids=["no delay", "delays"])
