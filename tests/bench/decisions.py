@@ -88,12 +88,12 @@ class Driven:
 
     def _depart(self) -> None:
         server, router, number, *_ = self.under_way.popleft()
+        self.core.handle(End(server, router, number, "served", "", 0.0, 0.0, 1.0, False, None, None), 0.0)
         if self.pulls:
             self._pull(server)
         else:
             self.lengths[server] -= 1
             self._report(server)
-        self.core.handle(End(server, router, number, "served", "", 0.0, 0.0, 1.0, False, None, None), 0.0)
 
     def _pull(self, server: str) -> None:
         self.numbers[server] += 1
