@@ -147,18 +147,19 @@ async def measure_live(plan: Plan, cluster: Cluster, progress: Progress) -> Live
     plan.out.unlink()
 
     unit_s = scenario.time_unit_s
-    calm_from, calm_to = _calm(scenario)
-    first, last = between(scraper.readings, *(generation.start_s + at * unit_s for at in (calm_from, calm_to)))
+    window = [generation.start_s + instant * unit_s for instant in (scenario.run.warmup, scenario.horizon)]
+    first, last = between(scraper.readings, *window)
     names = cluster.names
     records = _records(generation, plan.fleet)
-    calm = (records.intended >= calm_from) & (records.intended <= calm_to)
-    counted_jobs = select(records, calm & (records.outcome == SERVED))
+    counted_jobs = select(records, (records.intended >= scenario.run.warmup) & (records.outcome == SERVED))
     home = generation.router_generator_units
+    # The delays are those of the network, not those of the jobs that faults have held up.
+    average = np.median if scenario.timeline() else np.mean
     asked = share_asked(make_policy(scenario.policy, Random(0)), counted_jobs)
     return Live(
         run=Run(plan.fleet, records, message_log(scraper.readings, generation.start_s, unit_s), failed),
         generation=generation,
-        delays=measured_delays(first, last, counted_jobs, home, unit_s, asked),
+        delays=measured_delays(first, last, counted_jobs, home, unit_s, asked, average),
         delay_p99_units=_delay_p99_units(counted_jobs),
         totals=totals(*scraper.incarnations(before, after)),
         unanswered=int((generation.records.outcome < 0).sum()),
@@ -171,12 +172,6 @@ async def measure_live(plan: Plan, cluster: Cluster, progress: Progress) -> Live
         },
         happened=happened,
     )
-
-
-def _calm(scenario: Scenario) -> tuple[float, float]:
-    """The part of the run whose delays are those of the machine: the window, or what of it comes before any fault."""
-    faults, warmup = scenario.timeline(), scenario.run.warmup
-    return warmup, faults[0].at if faults and faults[0].at > warmup else scenario.horizon
 
 
 async def _until_done(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import aiohttp
 import numpy as np
@@ -17,7 +18,7 @@ from router.process.client import open_session
 from router.protocol.messages import CONTROL_KINDS
 from services.lab.errors import RunInvalid
 from services.measure.quantities import SERVED
-from services.measure.records import MessageLog, Records
+from services.measure.records import Floats, MessageLog, Records
 from services.simulator.network import Delays
 
 READINGS = 200
@@ -234,6 +235,7 @@ def measured_delays(
     router_generator_units: float,
     time_unit_s: float,
     asked: float = 0.0,
+    average: Callable[[Floats], Any] = np.mean,
 ) -> Delays:
     """Mean one-way delays of the jobs.
 
@@ -248,12 +250,13 @@ def measured_delays(
         router_generator_units: The mean by stamps; nan: unknown.
         time_unit_s: Seconds in a time unit.
         asked: The share of the jobs that waited for answers.
+        average: Of many delays; the median does not see the few jobs that something has held up.
     """
     went = (records.server >= 0) & (records.outcome == SERVED)
     if not went.any():
         return Delays()
-    there = max(float((records.arrived - records.sent)[went].mean()), 0.0)
-    back = max(float((records.ended - records.arrived - records.waiting - records.service)[went].mean()), 0.0)
+    there = max(float(average((records.arrived - records.sent)[went])), 0.0)
+    back = max(float(average((records.ended - records.arrived - records.waiting - records.service)[went])), 0.0)
     messages = last.delayed.get("generator_router", 0.0) - first.delayed.get("generator_router", 0.0)
     seconds = last.delay_s.get("generator_router", 0.0) - first.delay_s.get("generator_router", 0.0)
     out = min(seconds / messages / time_unit_s, there) if messages else there / 2.0

@@ -89,6 +89,16 @@ def test_delays_are_those_of_the_jobs_divided_as_the_stamps_say():
     assert measured_delays(first, last, rows([ABANDONED], [0.0]), 0.1, 0.5) == Delays()
 
 
+def test_the_median_does_not_see_a_job_that_a_fault_has_held_up():
+    first, last = reading(0.0), reading(10.0, delay_s=0.5, delayed=10)
+    jobs = rows([SERVED] * 5, [0.0] * 5)
+    longer = np.array([0.0, 0.0, 7.5, 0.0, 0.0])
+    held = replace(jobs, arrived=jobs.arrived + longer, ended=jobs.ended + 1.2 * longer)
+    found = measured_delays(first, last, held, 0.1, 0.5, 0.0, np.median)
+    assert found.by_kind() == pytest.approx(measured_delays(first, last, jobs, 0.1, 0.5).by_kind())
+    assert measured_delays(first, last, held, 0.1, 0.5).router_server == pytest.approx(0.2 + 7.5 / 5)
+
+
 def test_jobs_that_wait_for_answers_go_three_times_between_router_and_server():
     # To the server 0.3, of which 0.1 to the router; back 0.15, of which 0.1 to the generator: an answer takes 0.05, so
     # that a probe and the dispatch share 0.15; if half of the jobs are asked for, 0.2 = 1.5·d + 0.5·0.05.
