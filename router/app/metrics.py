@@ -12,7 +12,7 @@ from router.events import Tally
 from router.members import STATES
 from router.process.access import KINDS, Access
 from router.process.limits import Guests
-from router.process.metrics import Labels, Metric, Metrics
+from router.process.metrics import Kind, Labels, Metric, Metrics
 from router.protocol.messages import End, Outcome, Pull, Report, Withdraw
 
 RECEIVED = {Pull: "pull", Withdraw: "withdraw", Report: "report", End: "end"}
@@ -26,8 +26,8 @@ ENDS: tuple[tuple[Outcome, str], ...] = (
 )  # fmt: skip
 
 
-def _metric(name: str, meaning: str, kind: str, *labels: str) -> Metric:
-    return Metric(f"herdless_router_{name}", meaning, kind, labels)  # type: ignore[arg-type]
+def _metric(name: str, meaning: str, kind: Kind, *labels: str) -> Metric:
+    return Metric(f"herdless_router_{name}", meaning, kind, labels)
 
 
 def router_metrics(

@@ -91,6 +91,8 @@ class Histogram:
 
 Histograms = Histogram | Mapping[Labels, Histogram] | Mapping[str, Histogram]
 
+Kind = Literal["counter", "gauge", "histogram"]
+
 
 @dataclass(frozen=True, slots=True)
 class Metric:
@@ -103,7 +105,7 @@ class Metric:
 
     name: str
     help: str
-    kind: Literal["counter", "gauge", "histogram"]
+    kind: Kind
     labels: Labels = ()
 
     def __post_init__(self) -> None:

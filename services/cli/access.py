@@ -56,6 +56,7 @@ def with_access(command: Callable[..., int]) -> Callable[..., int]:
         access_from_environment()  # a mistake in it is told before anything is begun
         return command(**arguments)
 
+    # `inspect`, and so typer, believes what a function has under this name; mypy knows of no such attribute.
     run.__annotations__ = {each.name: each.annotation for each in own} | {"return": int}
     run.__signature__ = signature.replace(parameters=own, return_annotation=int)  # type: ignore[attr-defined]
     return run

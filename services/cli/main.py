@@ -63,6 +63,7 @@ def run_command(arguments: Sequence[str]) -> int:
             raise KeyboardInterrupt
         return code if isinstance(code, int) else 0
     except _UsageError as error:
+        # Of an error that is found by its place among the ancestors of another one, mypy knows no method.
         message = f"{error.format_message()} (herdless --help)"  # type: ignore[attr-defined]
         return _complain("usage", message, EXIT_USER_MISTAKE, as_json)
     except (typer.Abort, KeyboardInterrupt):

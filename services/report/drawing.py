@@ -108,7 +108,7 @@ def style() -> Iterator[None]:
         warnings.filterwarnings("ignore", r"Glyph .* missing from font")
         mpl.rcdefaults()
         for setting, value in _STYLE.items():
-            mpl.rcParams[setting] = value  # type: ignore[index]
+            mpl.rcParams[setting] = value  # type: ignore[index]  # its type lists all names, ours are any text
         yield
 
 
