@@ -6,6 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 
+def sentence(what: str, names: Sequence[str], count: int) -> str:
+    """What is wrong, with whom, and with how many more."""
+    more = f" and {count - len(names)} more" if count > len(names) else ""
+    return f"{what}: {', '.join(names)}{more}"
+
+
 @dataclass(frozen=True)
 class Mismatch:
     """Something that cannot be.
@@ -22,8 +28,7 @@ class Mismatch:
     names: Sequence[str]
 
     def __str__(self) -> str:
-        more = f" and {self.count - len(self.names)} more" if self.count > len(self.names) else ""
-        return f"{self.what}: {', '.join(self.names)}{more}"
+        return sentence(self.what, self.names, self.count)
 
 
 @dataclass

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from services.audit.found import sentence
+
 
 def audit_lines(audit: Mapping[str, Any]) -> Iterator[str]:
     """An audit's JSON object in lines, its mismatches and stories apart."""
@@ -17,5 +19,4 @@ def audit_lines(audit: Mapping[str, Any]) -> Iterator[str]:
 def mismatch_lines(audit: Mapping[str, Any]) -> Iterator[str]:
     """What does not add up."""
     for mismatch in audit["mismatches"]:
-        named, more = mismatch["named"], mismatch["count"] - len(mismatch["named"])
-        yield f"{mismatch['what']}: {', '.join(named)}" + (f" and {more} more" if more > 0 else "")
+        yield sentence(mismatch["what"], mismatch["named"], mismatch["count"])

@@ -145,7 +145,7 @@ def check_counters(metrics: Mapping[str, Samples], logs: Sequence[Log]) -> list[
         arrivals, ends, here = balance
         if arrivals != ends + here:
             what = f"{name} counts {arrivals} arrivals, but {ends} ends and {here} jobs that are there"
-            found.append(Mismatch(what, abs(arrivals - ends - here), [], ["nobody knows which"]))
+            found.append(_unnamed(what, arrivals - ends - here))
         log = last.get(name)
         if log is not None and not log.overwritten and log.closed_at:
             found += _against_log(name, samples, log)
@@ -179,15 +179,19 @@ def _against_log(name: str, samples: Samples, log: Log) -> list[Mismatch]:
     found = []
     written = int((kinds == came).sum())
     if written != arrivals:
-        found.append(Mismatch(f"{name} counts {arrivals} arrivals, its log has {written}", abs(written - arrivals),
-                              [], ["nobody knows which"]))  # fmt: skip
+        what = f"{name} counts {arrivals} arrivals, its log has {written}"
+        found.append(_unnamed(what, written - arrivals))
     for outcome, place in ENDS.items():
         counted = int(samples.total(metric, outcome=outcome))
         written = int(((kinds == went) & (outcomes == place)).sum())
         if counted > written:
-            found.append(Mismatch(f"{name} counts {counted} ends {outcome}, its log has {written}", counted - written,
-                                  [], ["nobody knows which"]))  # fmt: skip
+            what = f"{name} counts {counted} ends {outcome}, its log has {written}"
+            found.append(_unnamed(what, counted - written))
     return found
+
+
+def _unnamed(what: str, jobs: int) -> Mismatch:
+    return Mismatch(what, abs(jobs), [], ["nobody knows which"])
 
 
 def _stories(ledger: Ledger, logs: Sequence[Log], mismatches: Sequence[Mismatch]) -> list[Story]:
