@@ -57,7 +57,7 @@ class ServerCore:
     Attributes:
         length: Jobs in its system, waiting and in service.
         busy: Busy slots.
-        disturbance: How it misbehaves.
+        disturbance: How it misbehaves. `held`: services that are over, but do not end while it hangs.
         arrivals: Dispatches received. `started_at_once`: those that found a free slot.
         stale: Those whose pull-message or expected queue length was wrong.
         ends: Ends by outcome; arrivals = sum of ends + length, at all times.
@@ -68,7 +68,6 @@ class ServerCore:
         "_abandons_in_service",
         "_announcer",
         "_handlers",
-        "_held",
         "_refusing",
         "_reporter",
         "_room",
@@ -83,6 +82,7 @@ class ServerCore:
         "disturbance",
         "draining",
         "ends",
+        "held",
         "id",
         "length",
         "sessions",
@@ -121,7 +121,7 @@ class ServerCore:
         self._room = min(spec.capacity, ceiling)
         self._abandons_in_service = abandons_in_service
         self._refusing = ""  # the reason for which each dispatch fails
-        self._held: list[Work] = []  # services that are over, but do not end while the server hangs
+        self.held: list[Work] = []
         self._handlers = self._HANDLERS
         self._waiting: deque[Work] = deque()
         self._announcer = Announcer(spec.id, spec.slots, spec.capacity, rng)
@@ -365,12 +365,12 @@ class ServerCore:
         """The server hangs: this service is over, but does not end."""
         if event.work.state is Work.WAITING:
             return self._service_ended(event, now)  # which is impossible, and says so
-        self._held.append(event.work)
+        self.held.append(event.work)
         return []
 
     def _release(self, now: float) -> list[ServerEffect]:
         """It hangs no more: what is over ends now, in order, unless patience has ended it."""
-        held, self._held = self._held, []
+        held, self.held = self.held, []
         return [
             effect
             for work in held

@@ -9,7 +9,17 @@ from router.protocol.eventlog import AT_ONCE, ENDS, NOTHING, UNHEARD, Book, Kind
 from router.protocol.messages import Dispatch, End
 from router.protocol.timer import StartTimer
 from server.core import ServerCore
-from server.events import Drain, PatienceEnded, RouterJoined, RouterLeft, ServerEffect, ServerEvent, ServiceEnded, Work
+from server.events import (
+    Disturbed,
+    Drain,
+    PatienceEnded,
+    RouterJoined,
+    RouterLeft,
+    ServerEffect,
+    ServerEvent,
+    ServiceEnded,
+    Work,
+)
 
 RECEIVED, STARTED = code(Kind.RECEIVED), code(Kind.STARTED)
 RECEIVED_AT_ONCE = code(Kind.RECEIVED, marks=AT_ONCE)
@@ -61,7 +71,20 @@ def recorded(core: ServerCore, given: Handle, book: Book) -> Handle:
             rest.starts(effects, now)
         return effects
 
-    entrances: dict[type, Any] = {Dispatch: dispatched, ServiceEnded: timer, PatienceEnded: timer}
+    def disturbed(event: Disturbed, now: float) -> list[ServerEffect]:
+        held = [work for work in core.held if work.state is not Work.GONE]
+        effects = given(event, now)
+        for work in held:
+            if work.state is Work.GONE:  # it hangs no more: the end is an effect only if somebody hears of it
+                session = work.session
+                what = (LEFT if session.up else LEFT_UNHEARD)["served"]
+                append(what, id, places[session.router], 0, now, session.epoch, NOTHING, work.job, NOTHING)
+        rest.starts(effects, now)
+        return effects
+
+    entrances: dict[type, Any] = {
+        Dispatch: dispatched, ServiceEnded: timer, PatienceEnded: timer, Disturbed: disturbed
+    }  # fmt: skip
 
     def other(event: ServerEvent, now: float) -> list[ServerEffect]:
         effects = given(event, now)

@@ -128,7 +128,7 @@ class Timeline:
                 await running.restart(name)
                 scraper.begins_anew(url)
                 self._note(fault)
-            case "drain" if running[name].exit_code is None:
+            case "drain" if running[name].exit_code is None and not running.was_asked(running[name]):
                 scraper.struck.add(url)
                 running.drain(name)
                 self._note(fault)

@@ -78,5 +78,10 @@ def test_so_it_is_when_a_server_hangs_no_more() -> None:
     assert story((0.0, job(1)), (0.5, job(2)), (0.7, hung), (5.0, well)) == SERVED_AFTER_ANOTHER
 
 
+def test_so_it_is_when_a_server_hangs_no_more_and_nobody_hears_of_it() -> None:
+    hung, well, lost = Disturbed(hung=True), Disturbed(), RouterLeft("router-1")
+    assert story((0.0, job(1)), (0.5, job(2)), (0.7, hung), (2.0, lost), (5.0, well)) == SERVED_AFTER_ANOTHER
+
+
 def test_a_job_that_fails_at_once_has_one_end() -> None:
     assert story((0.0, Disturbed(failing=True)), (0.0, job(1))) == [("RECEIVED", "", 1), ("LEFT_SERVER", "failed", 1)]

@@ -51,6 +51,7 @@ class FakeRunning:
         self.urls = {name: f"{url}/{name}" for name in names}
         self.children = {name: FakeChild() for name in names}
         self.stopped: set[str] = set()
+        self.asked: list[FakeChild] = []
         self.done: list[str] = []
         self.starting = asyncio.Event()
         self.starting.set()
@@ -80,8 +81,12 @@ class FakeRunning:
     async def restart(self, name: str) -> None:
         await self.start(name, ["again"])
 
+    def was_asked(self, child: FakeChild) -> bool:
+        return child in self.asked
+
     def drain(self, name: str) -> None:
         self.done.append(f"drain {name}")
+        self.asked.append(self.children[name])
 
     def hang(self, name: str) -> None:
         self.done.append(f"hang {name}")
@@ -175,7 +180,7 @@ async def test_processes_are_struck_in_order_and_a_restart_is_a_death_and_a_birt
     found = await ground.run(
         fault(3, "restart", target="router-1") + fault(1, "kill", target="servers-slow-2")
         + fault(2, "kill", target="servers-slow-2") + fault(4, "restart", target="servers-slow-2")
-        + fault(5, "drain", target="router-2")
+        + fault(5, "drain", target="router-2") + fault(6, "drain", target="router-2")
     )  # fmt: skip
     # Each process has its own order; what strikes different ones may take different times.
     assert of(ground.running.done, "servers-slow-2") == ["kill servers-slow-2", "start servers-slow-2 again"]
