@@ -20,13 +20,17 @@ from router.protocol.openapi import (
     ref,
 )
 
+LARGEST = 1e6
+"""Of a rate, and of how many times as long services take; the least is one over it."""
+
 Count = Annotated[int, Field(ge=0)]
+Factor = Annotated[float, Field(ge=1.0 / LARGEST, le=LARGEST)]
 
 
 class Disturbance(Part):
     """How an emulated server misbehaves; what is left out is as it should be."""
 
-    slow: Annotated[float, Field(ge=1e-6, le=1e6)] = 1.0
+    slow: Factor = 1.0
     """A service that starts from now on takes so many times as long."""
     failing: bool = False
     """Whatever is dispatched to it fails at once."""
@@ -37,7 +41,7 @@ class Disturbance(Part):
 class Rate(Part):
     """How fast a slot works."""
 
-    rate: Annotated[float, Field(ge=1e-6, le=1e6)]
+    rate: Factor
     """Jobs of unit size per time unit, beginning with the next service."""
 
 

@@ -134,9 +134,9 @@ def make_metrics(
     metrics.add(LINK_LOSSES, lambda: counts.losses)
     metrics.add(LINK_FAILURES, lambda: counts.failures)
     metrics.add(REFUSED, lambda: dict(counts.refusals))
-    who, by = guests or Guests(), access or Access(None)
-    metrics.add(HTTP_REFUSED, lambda: refusals(by, who), [(reason,) for reason in REFUSALS])
-    metrics.add(HTTP_CONNECTIONS, lambda: who.open)
+    let_in, connected = access or Access(None), guests or Guests()
+    metrics.add(HTTP_REFUSED, lambda: refusals(let_in, connected), [(reason,) for reason in REFUSALS])
+    metrics.add(HTTP_CONNECTIONS, lambda: connected.open)
     metrics.add(DELAY, lambda: {"router_server": counts.delay_s})
     metrics.add(DELAYS, lambda: {"router_server": counts.delays})
     if settings.metrics_per_server:

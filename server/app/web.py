@@ -14,13 +14,7 @@ from router.process.web import application, describes, error_reply, reply, shows
 from server.app.driver import ServerDriver
 from server.app.links import Links
 from server.core import Disturbed
-from server.openapi import description
-
-SLOWEST = 1e6
-"""The most that a service may be stretched, or shortened."""
-
-FASTEST = 1e6
-"""The highest rate that a server may be given, and one over the lowest, in jobs of unit size per time unit and slot."""
+from server.openapi import LARGEST, description
 
 
 class Handlers:
@@ -120,10 +114,7 @@ def _unknown(name: Any, driver: ServerDriver) -> ValueError:
 def _rate(value: Any) -> float:
     if type(value) is not dict or list(value) != ["rate"]:
         raise ValueError(f'expected {{"rate": …}}, found {value!r:.80}')
-    rate = value["rate"]
-    if type(rate) not in (int, float) or not FASTEST >= rate >= 1.0 / FASTEST:
-        raise ValueError(f"rate = {rate!r:.80}: expected a number from {1.0 / FASTEST:g} to {FASTEST:g}")
-    return float(rate)
+    return _factor("rate", value["rate"])
 
 
 def _disturbance(value: Any) -> Disturbed:
@@ -131,13 +122,17 @@ def _disturbance(value: Any) -> Disturbed:
         raise ValueError(f'expected {{"slow": …, "failing": …, "hung": …}}, each optional, found {value!r:.80}')
     if unknown := sorted(value.keys() - set(Disturbed._fields)):
         raise ValueError(f"unknown key {unknown[0]!r:.80}: a disturbance has {', '.join(Disturbed._fields)}")
-    slow = value.get("slow", 1.0)
-    if type(slow) not in (int, float) or not SLOWEST >= slow >= 1.0 / SLOWEST:
-        raise ValueError(f"slow = {slow!r:.80}: expected a number from {1.0 / SLOWEST:g} to {SLOWEST:g}")
+    slow = _factor("slow", value.get("slow", 1.0))
     for key in ("failing", "hung"):
         if type(value.get(key, False)) is not bool:
             raise ValueError(f"{key} = {value[key]!r:.80}: expected true or false")
-    return Disturbed(float(slow), value.get("failing", False), value.get("hung", False))
+    return Disturbed(slow, value.get("failing", False), value.get("hung", False))
+
+
+def _factor(key: str, value: Any) -> float:
+    if type(value) not in (int, float) or not LARGEST >= value >= 1.0 / LARGEST:
+        raise ValueError(f"{key} = {value!r:.80}: expected a number from {1.0 / LARGEST:g} to {LARGEST:g}")
+    return float(value)
 
 
 def make_application(
