@@ -58,7 +58,7 @@ class RouterApp:
         self.links = Links(self.driver, identity, settings)
         self.streams = Streams(self.driver, identity, settings)
         guests = Guests(settings.http, counts.http_refusals)
-        keys = Keys(settings.keys_most, settings.keys_kept_s)
+        keys = Keys(settings.max_keys, settings.keys_kept_s)
         metrics = router_metrics(self.driver, policies, access, guests, keys)
         web = RouterWeb(settings, self.driver, self.links, self.streams, guests, keys, metrics, rng)
         self.web = web.application(access)

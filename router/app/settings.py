@@ -32,7 +32,7 @@ class RouterSettings(BaseModel):
         memory: When servers that fail or hang are set aside, in time units; left out: never.
         stale_after: Views that no report has renewed for so many time units are stale; left out: none is.
         stale: What a stale view counts as.
-        keys_most: The most answers to jobs with a key that are kept; `keys_kept_s`: for how long.
+        max_keys: The most answers to jobs with a key that are kept; `keys_kept_s`: for how long.
         ceiling: The most jobs in this router's system; beyond, they fail at once with reason `ceiling`.
         drain_limit_s: The longest that a router told to end waits for the jobs in its system.
         heartbeat_s: How often a peer that is silent is asked whether it is still there.
@@ -62,7 +62,7 @@ class RouterSettings(BaseModel):
     memory: MemoryRule | None = None
     stale_after: Positive | None = None
     stale: Stale = "ignore"
-    keys_most: PositiveInt = 20_000
+    max_keys: PositiveInt = 20_000
     keys_kept_s: Positive = 600.0
     ceiling: PositiveInt = 100_000
     drain_limit_s: Positive = 30.0
