@@ -38,14 +38,9 @@ def router_metrics(
     _add_work(metrics, driver, policies)
     _add_times(metrics, driver.counts)
     _add_servers(metrics, driver)
-    _add_wire(metrics, driver, access)
-    connections = _metric("http_connections", "Connections that are open, WebSockets included", "gauge")
-    metrics.add(connections, lambda: guests.open)
-    metrics.add(_metric("keys", "Keys of jobs that are known", "gauge"), lambda: len(keys))
-    metrics.add(
-        _metric("repeated_keys_total", "Jobs whose key was known, and that were not taken a second time", "counter"),
-        lambda: keys.repeated,
-    )
+    _add_wire(metrics, driver)
+    _add_refusals(metrics, driver.counts, access)
+    _add_http(metrics, guests, keys)
     return metrics
 
 
@@ -162,7 +157,7 @@ def _add_servers(metrics: Metrics, driver: RouterDriver) -> None:
     )
 
 
-def _add_wire(metrics: Metrics, driver: RouterDriver, access: Access) -> None:
+def _add_wire(metrics: Metrics, driver: RouterDriver) -> None:
     core, counts = driver.core, driver.counts
 
     def sent() -> dict[Labels, float]:
@@ -174,15 +169,6 @@ def _add_wire(metrics: Metrics, driver: RouterDriver, access: Access) -> None:
 
     def received() -> dict[Labels, float]:
         return {(RECEIVED[kind],): count for kind, count in counts.received.items()}
-
-    def refusals() -> dict[Labels, float]:
-        found: dict[Labels, float] = {("http", reason): n for reason, n in counts.http_refusals.items()}
-        for peer, traffic in counts.traffic.items():
-            found.update({(peer, reason): n for reason, n in traffic.refusals.items()})
-        for (path, kind), n in access.refused.items():
-            key = WEBSOCKETS.get(path, "http"), kind
-            found[key] = found.get(key, 0) + n
-        return found
 
     def by_peer(read: Callable[[Traffic], float]) -> Callable[[], dict[Labels, float]]:
         return lambda: {(peer,): read(traffic) for peer, traffic in counts.traffic.items()}
@@ -211,12 +197,6 @@ def _add_wire(metrics: Metrics, driver: RouterDriver, access: Access) -> None:
         in_and_out(lambda t: t.bytes_in, lambda t: t.bytes_out),
     )
     metrics.add(
-        _metric("refusals_total", "Times that a peer was refused for its own mistake", "counter", "peer", "reason"),
-        refusals,
-        [(peer, reason) for peer in PEERS for reason in (*REFUSALS, *KINDS)]
-        + [("http", reason) for reason in (*HTTP_REFUSALS, *KINDS)],
-    )
-    metrics.add(
         _metric("pauses_total", "Times that jobs were left unread: too much waited for a peer", "counter", "peer"),
         by_peer(lambda t: t.pauses),
     )
@@ -227,4 +207,32 @@ def _add_wire(metrics: Metrics, driver: RouterDriver, access: Access) -> None:
     metrics.add(
         _metric("one_way_messages_total", "Messages whose one-way delay was measured", "counter", "hop"),
         by_hop(lambda t: t.delayed),
+    )
+
+
+def _add_refusals(metrics: Metrics, counts: Counts, access: Access) -> None:
+    def refusals() -> dict[Labels, float]:
+        found: dict[Labels, float] = {("http", reason): n for reason, n in counts.http_refusals.items()}
+        for peer, traffic in counts.traffic.items():
+            found.update({(peer, reason): n for reason, n in traffic.refusals.items()})
+        for (path, kind), n in access.refused.items():
+            key = WEBSOCKETS.get(path, "http"), kind
+            found[key] = found.get(key, 0) + n
+        return found
+
+    metrics.add(
+        _metric("refusals_total", "Times that a peer was refused for its own mistake", "counter", "peer", "reason"),
+        refusals,
+        [(peer, reason) for peer in PEERS for reason in (*REFUSALS, *KINDS)]
+        + [("http", reason) for reason in (*HTTP_REFUSALS, *KINDS)],
+    )
+
+
+def _add_http(metrics: Metrics, guests: Guests, keys: Keys) -> None:
+    connections = _metric("http_connections", "Connections that are open, WebSockets included", "gauge")
+    metrics.add(connections, lambda: guests.open)
+    metrics.add(_metric("keys", "Keys of jobs that are known", "gauge"), lambda: len(keys))
+    metrics.add(
+        _metric("repeated_keys_total", "Jobs whose key was known, and that were not taken a second time", "counter"),
+        lambda: keys.repeated,
     )
