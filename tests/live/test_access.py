@@ -4,7 +4,6 @@ nothing that they leave behind or show holds the token."""
 from __future__ import annotations
 
 import json
-import os
 import secrets
 import signal
 import ssl
@@ -18,7 +17,7 @@ import pytest
 
 from router.process.access import TOKEN, TOKEN_FILE
 from router.process.tls import CA, CERT, CLIENT_CA, Tls
-from tests.live.test_run import BOUND_S, Lab
+from tests.live.lab import BOUND_S, Lab, laboratory
 from tests.unit.certificates import Authority
 
 # A policy without a model, so that nothing is simulated for one.
@@ -34,7 +33,7 @@ class Guarded:
         lab: It. `secret`: the token. `tls`: the files.
     """
 
-    def __init__(self, lab: Any, folder: Path) -> None:
+    def __init__(self, lab: Lab, folder: Path) -> None:
         self.lab = lab
         self.secret = secrets.token_urlsafe(32)
         (folder / "token").write_text(self.secret + "\n")
@@ -81,12 +80,8 @@ class Guarded:
 def guarded(tmp_path: Path) -> Iterator[Guarded]:
     work = tmp_path / "work"
     work.mkdir()
-    lab: Any = Lab(work)
-    yield Guarded(lab, tmp_path)
-    left = lab.processes()
-    for pid in left:
-        os.kill(pid, signal.SIGKILL)
-    assert left == []
+    with laboratory(work) as lab:
+        yield Guarded(lab, tmp_path)
 
 
 def test_a_run_by_mutual_tls_with_a_token_serves_every_job_and_shows_the_token_nowhere(guarded: Guarded) -> None:

@@ -7,21 +7,9 @@ import os
 import signal
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import pytest
-
-from tests.live.test_run import BOUND_S, Lab
-
-
-@pytest.fixture
-def lab(tmp_path: Path) -> Iterator[Any]:
-    made: Any = Lab(tmp_path)
-    yield made
-    for pid in made.processes():
-        os.kill(pid, signal.SIGKILL)
+from tests.live.lab import BOUND_S, Lab
 
 
 def hello(url: str) -> dict[str, Any]:
@@ -46,7 +34,7 @@ def servers(told: dict[str, Any]) -> list[str]:
     return [server[0] for server in told["fleet"]["servers"]]
 
 
-def test_a_cluster_is_seen_by_its_own_console_and_by_one_that_is_attached(lab: Any) -> None:
+def test_a_cluster_is_seen_by_its_own_console_and_by_one_that_is_attached(lab: Lab) -> None:
     up = lab.start("up", "small.toml", "--json", "--no-load")
     found = json.loads(up.stdout.readline())
     own = found["console"].rstrip("/")
@@ -85,7 +73,7 @@ def test_a_cluster_is_seen_by_its_own_console_and_by_one_that_is_attached(lab: A
         process.communicate()
 
 
-def test_a_scenario_that_cannot_be_sent_without_end_is_up_without_load(lab: Any) -> None:
+def test_a_scenario_that_cannot_be_sent_without_end_is_up_without_load(lab: Lab) -> None:
     up = lab.start("up", "small.toml", "--json", "--set", "routers.split=[1, 2]")
     own = json.loads(up.stdout.readline())["console"].rstrip("/")
     assert not hello(own)["can"]["load"]

@@ -7,48 +7,13 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
-import time
-import uuid
 from contextlib import ExitStack, closing
 from http.client import HTTPConnection
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-BOUND_S = 60.0  # far above what is needed, far below what a hanging process would take
-
-SCENARIO = """
-name = "small"
-seed = 3
-time_unit_s = 0.1
-
-[policy]
-name = "pull"
-
-[routers]
-count = 2
-
-[[pools]]
-name = "slow"
-servers = 3
-rate = 1.0
-
-[[pools]]
-name = "fast"
-servers = 3
-rate = 2.0
-
-[arrivals]
-load = 0.6
-
-[run]
-warmup = 10
-duration = 50
-"""
+from tests.live.lab import BOUND_S
 
 # Servers without a queue: how often they are full says at once how fast they are.
 BUSY = """
@@ -71,72 +36,6 @@ rate_per_server = 8.0
 warmup = 10
 duration = 60
 """
-
-
-class Lab:
-    """Runs commands with a mark in their environment, by which every process that descends from them is found."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        self.mark = f"mark-{uuid.uuid4()}"
-        self.env = {**os.environ, "PYTHONPATH": str(ROOT), "PRODUCT_TEST_MARK": self.mark}
-        (folder / "small.toml").write_text(SCENARIO)
-        (folder / "busy.toml").write_text(BUSY)
-
-    def start(self, *arguments):
-        return subprocess.Popen(
-            [sys.executable, "-m", "services.cli", *arguments], cwd=self.folder, env=self.env, text=True,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
-
-    def run(self, *arguments):
-        """The exit code, standard output, standard error."""
-        process = self.start(*arguments)
-        out, err = process.communicate(timeout=BOUND_S)
-        return process.returncode, out, err
-
-    def run_valid(self, *arguments):
-        """Exit code and report of a run; one that a busy machine has made invalid is repeated, twice at most."""
-        for _ in range(3):
-            code, out, err = self.run(*arguments)
-            assert err == ""
-            report = json.loads(out)
-            if code != 3:
-                return code, report
-        pytest.skip(f"the machine is too busy for a live run: {'; '.join(report['invalid'])}")
-
-    def processes(self, word=""):
-        """Process ids of those with the mark whose command line has `word` among its arguments."""
-        found = []
-        for entry in Path("/proc").iterdir():
-            if not entry.name.isdigit():
-                continue
-            try:
-                marked = self.mark.encode() in (entry / "environ").read_bytes()
-                arguments = (entry / "cmdline").read_bytes().split(b"\0")
-                zombie = (entry / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
-            except OSError:
-                continue
-            if marked and not zombie and (not word or word.encode() in arguments):
-                found.append(int(entry.name))
-        return found
-
-    def wait_for(self, condition):
-        until = time.monotonic() + BOUND_S
-        while not (found := condition()):
-            assert time.monotonic() < until, "it did not come about"
-            time.sleep(0.02)
-        return found
-
-
-@pytest.fixture
-def lab(tmp_path):
-    lab = Lab(tmp_path)
-    yield lab
-    left = lab.processes()
-    for pid in left:
-        os.kill(pid, signal.SIGKILL)
-    assert left == []
 
 
 def test_a_run_measures_simulates_and_leaves_a_folder(lab):
@@ -189,6 +88,7 @@ def test_a_server_that_is_ten_percent_slow_differs(lab):
             "--time-unit-s", "0.11",
         )  # fmt: skip
         lab.wait_for(lambda: lab.run("policy", "random", "--routers", router)[0] == 0)
+        (lab.folder / "busy.toml").write_text(BUSY)
         attached = ("--attach", router, "--servers", server, "--json")
         code, out, _ = lab.run("run", "busy.toml", "--set", "pools.0.rate=2.0", *attached)
         assert code == 2
