@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass, field
-from random import Random
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import ClientError, ClientWebSocketResponse, WSCloseCode, WSMsgType
@@ -18,6 +17,7 @@ from router.protocol.messages import Message
 from router.protocol.needs import Needs, too_often
 from router.protocol.notices import NewNeeds, Welcome, check_version, read_notice
 from server.app.discovery import Address
+from server.backoff import Backoff
 
 if TYPE_CHECKING:
     from server.app.links import Links
@@ -46,29 +46,6 @@ class LinkCounts:
     refusals: dict[str, int] = field(default_factory=lambda: dict.fromkeys(REFUSALS, 0))
     delays: int = 0
     delay_s: float = 0.0
-
-
-class Backoff:
-    """Pauses that double from `first_s` to `most_s`, each shortened at random by up to a half.
-
-    Without the random part, all servers that lost a router would come back to it at the same instant.
-    """
-
-    def __init__(self, first_s: float, most_s: float, rng: Random) -> None:
-        self._first_s = first_s
-        self._most_s = most_s
-        self._rng = rng
-        self._next_s = first_s
-
-    def reset(self) -> None:
-        """Begin anew."""
-        self._next_s = self._first_s
-
-    def pause_s(self) -> float:
-        """The next pause."""
-        pause_s = min(self._next_s, self._most_s)
-        self._next_s = 2.0 * pause_s
-        return pause_s * (1.0 - 0.5 * self._rng.random())
 
 
 class Link:
@@ -102,7 +79,7 @@ class Link:
 
     async def run(self) -> None:
         """Dial, serve, and dial again, as long as the address is wanted."""
-        clock, settings = self._driver.clock, self._links.settings
+        clock = self._driver.clock
         while self.wanted:
             began = clock()
             try:
@@ -113,11 +90,8 @@ class Link:
                 level = logging.WARNING if is_refusal(error) and not self._warned else logging.INFO
                 self._warned = level == logging.WARNING or self._warned
                 _log.log(level, "no link to %s: %s", self.address, failure(error))
-            # A router that drops the link as soon as it is up must not be dialled ever faster.
-            if clock() - began > settings.reconnect_most_s:
-                self._backoff.reset()
             if self.wanted:
-                await asyncio.sleep(self._backoff.pause_s())
+                await asyncio.sleep(self._backoff.pause(clock() - began))
 
     async def close(self) -> None:
         """Send what waits, then say goodbye."""

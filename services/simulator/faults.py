@@ -10,6 +10,7 @@ from router.core import EndJob, JobArrived, RouterCore
 from router.policy import Job
 from router.protocol.errors import InvariantViolation
 from router.registry import make_policy
+from server.backoff import Backoff
 from server.core import ServerCore
 from services.scenario import Scenario
 from services.scenario_faults import HEARTBEAT_S, SILENCE, Fault
@@ -19,7 +20,7 @@ from services.simulator.links import LOST, Hello, Link, Path, Port
 from services.simulator.network import NO_DELAY, Delays
 from services.simulator.process import Process
 from services.simulator.router_process import RouterProcess
-from services.simulator.servers_process import Backoff, ServersProcess
+from services.simulator.servers_process import ServersProcess
 from services.simulator.world import KINDS
 
 PROBE_TIMEOUT_S = 1.0

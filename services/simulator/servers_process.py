@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from random import Random
 from typing import TYPE_CHECKING, Any
 
 from router.protocol.needs import Needs
@@ -12,27 +11,6 @@ from services.simulator.process import Process
 
 if TYPE_CHECKING:
     from services.simulator.faults import FaultyWorld
-
-
-class Backoff:
-    """Pauses that double, shortened at random by up to a half: those of the live server process.
-
-    Units: time units.
-    """
-
-    def __init__(self, first: float, most: float, rng: Random) -> None:
-        self._first = first
-        self._most = most
-        self._rng = rng
-        self._next = first
-
-    def pause(self, lasted: float) -> float:
-        """The next pause, after an attempt or a link that lasted so long."""
-        if lasted > self._most:
-            self._next = self._first
-        pause = min(self._next, self._most)
-        self._next = 2.0 * pause
-        return pause * (1.0 - 0.5 * self._rng.random())
 
 
 class ServersProcess(Process):

@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from random import Random
 from typing import Any
 
 import pytest
@@ -17,8 +18,8 @@ from router.protocol.codec import unpack
 from router.protocol.errors import SettingsError
 from router.protocol.messages import End, Withdraw
 from router.protocol.notices import Drains, Hello, read_notice
-from server.app.link import Backoff
 from server.app.settings import make_settings
+from server.backoff import Backoff
 from tests.unit.server_peers import LIMIT_S, FakeRouter, Process, kinds, running
 
 # -- HTTP and draining ------------------------------------------------------------------------
@@ -191,15 +192,12 @@ def test_random_streams_go_by_name() -> None:
 
 
 def test_pauses_double_up_to_the_longest_and_begin_anew() -> None:
-    backoff = Backoff(
-        0.5, 2.0, make_settings({"id": "a", "pool": "p", "servers": 1, "routers": ["r"]}).stream("a", "b")
-    )
-    pauses = [backoff.pause_s() for _ in range(5)]
+    backoff = Backoff(0.5, 2.0, Random(1))
+    pauses = [backoff.pause(lasted) for lasted in (0.0, 0.1, 1.0, 1.9, 2.0)]
     # Each is between a half and the whole of 0.5, 1, 2, 2, 2.
     assert all(whole / 2 <= pause <= whole for pause, whole in zip(pauses, [0.5, 1, 2, 2, 2], strict=True))
     assert len(set(pauses)) == 5
-    backoff.reset()
-    assert backoff.pause_s() <= 0.5
+    assert backoff.pause(2.1) <= 0.5
 
 
 # -- the whole process ------------------------------------------------------------------------
