@@ -20,7 +20,7 @@ from router.process import serve as process
 from router.process.access import Access, access_from_environment
 from router.process.eventlog import open_log
 from router.process.identity import make_identity
-from router.process.limits import Guests
+from router.process.limits import Connections
 from router.process.logs import log_to_standard_error
 from router.protocol.errors import SettingsError
 from router.registry import policy_names
@@ -57,10 +57,10 @@ class RouterApp:
         self.driver = RouterDriver(core, counts, self.log)
         self.links = Links(self.driver, identity, settings)
         self.streams = Streams(self.driver, identity, settings)
-        guests = Guests(settings.http, counts.http_refusals)
+        connections = Connections(settings.http, counts.http_refusals)
         keys = Keys(settings.max_keys, settings.keys_kept_s)
-        metrics = router_metrics(self.driver, policies, access, guests, keys)
-        web = RouterWeb(settings, self.driver, self.links, self.streams, guests, keys, metrics, rng)
+        metrics = router_metrics(self.driver, policies, access, connections, keys)
+        web = RouterWeb(settings, self.driver, self.links, self.streams, connections, keys, metrics, rng)
         self.web = web.application(access)
 
     async def drain(self) -> None:

@@ -11,7 +11,7 @@ from router.app.wire import REFUSALS
 from router.events import Tally
 from router.members import STATES
 from router.process.access import KINDS, Access
-from router.process.limits import Guests
+from router.process.limits import Connections
 from router.process.metrics import Kind, Labels, Metric, Metrics
 from router.protocol.messages import End, Outcome, Pull, Report, Withdraw
 
@@ -31,7 +31,7 @@ def _metric(name: str, meaning: str, kind: Kind, *labels: str) -> Metric:
 
 
 def router_metrics(
-    driver: RouterDriver, policies: Sequence[str], access: Access, guests: Guests, keys: Keys
+    driver: RouterDriver, policies: Sequence[str], access: Access, connections: Connections, keys: Keys
 ) -> Metrics:
     """The metrics of one router, with a series for each of `policies` from the start."""
     metrics = Metrics()
@@ -40,7 +40,7 @@ def router_metrics(
     _add_servers(metrics, driver)
     _add_wire(metrics, driver)
     _add_refusals(metrics, driver.counts, access)
-    _add_http(metrics, guests, keys)
+    _add_http(metrics, connections, keys)
     return metrics
 
 
@@ -228,9 +228,10 @@ def _add_refusals(metrics: Metrics, counts: Counts, access: Access) -> None:
     )
 
 
-def _add_http(metrics: Metrics, guests: Guests, keys: Keys) -> None:
-    connections = _metric("http_connections", "Connections that are open, WebSockets included", "gauge")
-    metrics.add(connections, lambda: guests.open)
+def _add_http(metrics: Metrics, connections: Connections, keys: Keys) -> None:
+    metrics.add(
+        _metric("http_connections", "Connections that are open, WebSockets included", "gauge"), lambda: connections.open
+    )
     metrics.add(_metric("keys", "Keys of jobs that are known", "gauge"), lambda: len(keys))
     metrics.add(
         _metric("repeated_keys_total", "Jobs whose key was known, and that were not taken a second time", "counter"),

@@ -21,7 +21,7 @@ from router.jobs import OnceJob
 from router.openapi import description
 from router.process.access import Access
 from router.process.fastpath import Connection, FastPath
-from router.process.limits import Guests, body_of
+from router.process.limits import Connections, body_of
 from router.process.metrics import Metrics
 from router.process.web import application, describes, error_reply, internal_error, reply, shows
 from router.protocol.errors import SettingsError
@@ -36,7 +36,7 @@ class RouterWeb:
         settings: Its settings.
         driver: Takes the jobs.
         links: Serves the servers. `streams`: serves the generators.
-        guests: Who is connected.
+        connections: Those of the process.
         keys: The jobs that carry a key.
         metrics: What `GET /metrics` shows.
         rng: The random stream of the policies.
@@ -48,7 +48,7 @@ class RouterWeb:
         driver: RouterDriver,
         links: Links,
         streams: Streams,
-        guests: Guests,
+        connections: Connections,
         keys: Keys,
         metrics: Metrics,
         rng: Random,
@@ -57,7 +57,7 @@ class RouterWeb:
         self._driver = driver
         self._links = links
         self._streams = streams
-        self._guests = guests
+        self._connections = connections
         self._metrics = metrics
         self._rng = rng
         self._loop = asyncio.get_running_loop()
@@ -85,9 +85,9 @@ class RouterWeb:
                 describes(description),
             ),
             access,
-            self._guests,
+            self._connections,
         )
-        self._guests.fast_path = FastPath("POST", "/v1/jobs", self.take_job, MAX_JOB_BYTES, access)
+        self._connections.fast_path = FastPath("POST", "/v1/jobs", self.take_job, MAX_JOB_BYTES, access)
         app.on_shutdown.append(self._shut_down)
         return app
 
@@ -95,8 +95,8 @@ class RouterWeb:
         # Links first: jobs that are still there end with them, and the streams can tell.
         await self._links.close("the router ends")
         await self._streams.close("the router ends")
-        if self._guests.fast_path is not None:
-            self._guests.fast_path.close()
+        if self._connections.fast_path is not None:
+            self._connections.fast_path.close()
         self._driver.close()
 
     # -- jobs ---------------------------------------------------------------------------------

@@ -42,8 +42,8 @@ class HttpLimits(BaseModel):
     unread_limit_s: Annotated[float, Field(gt=0.0, le=86_400.0)] = 30.0
 
 
-class Guests:
-    """Who is connected, and whom that was refused: what an application and whoever serves it share.
+class Connections:
+    """All connections of a process by HTTP, and how many were refused: what its application and its server share.
 
     Args:
         limits: What they may do.
@@ -82,13 +82,13 @@ class Guests:
         return _Refusal(self._most)
 
 
-GUESTS = web.AppKey("guests", Guests)
+CONNECTIONS = web.AppKey("connections", Connections)
 REFUSALS = ("cut", "limit", "slow", *KINDS)
 
 
-def refusals(access: Access, guests: Guests) -> dict[str, float]:
+def refusals(access: Access, connections: Connections) -> dict[str, float]:
     """What most processes count of requests that they refused: too many connections, too slow, not to be let in."""
-    return {**guests.refusals, **access.refusals()}
+    return {**connections.refusals, **access.refusals()}
 
 
 def limit_unread(listener: socket.socket, seconds: float) -> None:
@@ -110,13 +110,13 @@ async def body_of(request: web.Request) -> bytes:
     """
     if request.content.is_eof():  # nearly always it came together with the head: no need of a clock
         return await request.read()
-    guests = request.app.get(GUESTS) or Guests()
+    connections = request.app[CONNECTIONS]
     try:
-        async with asyncio.timeout(guests.limits.body_limit_s):
+        async with asyncio.timeout(connections.limits.body_limit_s):
             return await request.read()
     except TimeoutError:
-        guests.refusals["slow"] += 1
-        raise TooSlow(guests.limits.body_limit_s) from None
+        connections.refusals["slow"] += 1
+        raise TooSlow(connections.limits.body_limit_s) from None
 
 
 class TooSlow(Exception):

@@ -26,7 +26,7 @@ from typing import Any
 from aiohttp import web
 
 from router.process.access import Access, access_from_environment, bind_fault
-from router.process.limits import GUESTS, Guests, limit_unread
+from router.process.limits import CONNECTIONS, Connections, limit_unread
 from router.process.logs import say_at_once
 from router.process.tls import Tls, tls_from_environment
 from router.protocol.errors import SettingsError
@@ -123,14 +123,14 @@ async def serve(app: web.Application, listen: Listen, drain: Callable[[], Awaita
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, signals.put_nowait, number)
-    guests = app.get(GUESTS) or Guests()
+    connections = app.get(CONNECTIONS) or Connections()
     runner = web.AppRunner(
         app,
         access_log=None,
         shutdown_timeout=listen.close_limit_s,
         max_line_size=_MAX_LINE_BYTES,
         max_field_size=_MAX_HEADER_BYTES,
-        keepalive_timeout=guests.limits.idle_limit_s,
+        keepalive_timeout=connections.limits.idle_limit_s,
         lingering_time=_LINGER_S,
         auto_decompress=False,  # so a body is never longer than what came in, nor fails while it is read
     )
@@ -138,11 +138,11 @@ async def serve(app: web.Application, listen: Listen, drain: Callable[[], Awaita
     try:
         await runner.setup()
         assert runner.server is not None
-        guests.admit(runner.server)
-        limit_unread(listener, guests.limits.unread_limit_s)
-        patience_s = None if ssl_context is None else guests.limits.idle_limit_s
+        connections.admit(runner.server)
+        limit_unread(listener, connections.limits.unread_limit_s)
+        patience_s = None if ssl_context is None else connections.limits.idle_limit_s
         accepting = await loop.create_server(
-            guests.protocol, sock=listener, ssl=ssl_context, ssl_handshake_timeout=patience_s, backlog=_BACKLOG
+            connections.protocol, sock=listener, ssl=ssl_context, ssl_handshake_timeout=patience_s, backlog=_BACKLOG
         )
         _announce(listen, listener)
         await signals.get()

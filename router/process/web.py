@@ -10,7 +10,7 @@ from typing import Any
 from aiohttp import web
 
 from router.process.access import CHALLENGE, LOOKING, Access
-from router.process.limits import GUESTS, Guests, TooSlow
+from router.process.limits import CONNECTIONS, Connections, TooSlow
 from router.process.metrics import Metrics
 from router.protocol import openapi
 from router.protocol.http import MAX_BODY_BYTES
@@ -21,17 +21,17 @@ _log = logging.getLogger(__name__)
 
 
 def application(
-    routes: Iterable[tuple[str, str, Handler]], access: Access, guests: Guests | None = None
+    routes: Iterable[tuple[str, str, Handler]], access: Access, connections: Connections | None = None
 ) -> web.Application:
     """An application with these routes; what goes wrong in it is answered as JSON.
 
     Args:
         routes: Method, path and handler of each.
         access: Whom to let in to what is not for looking alone (`LOOKING`).
-        guests: Where connections and refusals are counted.
+        connections: Those of the process, where its refusals are counted too.
     """
     app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[_errors_as_json])
-    app[GUESTS] = guests or Guests()
+    app[CONNECTIONS] = connections or Connections()
     for method, path, handler in routes:
         if not (method == "GET" and path in LOOKING):
             handler = guarded(handler, access, path)
@@ -109,7 +109,7 @@ async def _errors_as_json(request: web.Request, handler: Handler) -> web.StreamR
         answer.force_close()  # what is still to come of the body is of no use
         return answer
     except (ConnectionError, web.RequestPayloadError):  # mostly nobody is there any more to read this
-        request.app[GUESTS].refusals["cut"] += 1
+        request.app[CONNECTIONS].refusals["cut"] += 1
         answer = error_reply(400, "cut", "the request has ended before its announced end")
         answer.force_close()
         return answer

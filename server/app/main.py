@@ -9,7 +9,7 @@ import time
 from router.process.access import access_from_environment
 from router.process.eventlog import open_log
 from router.process.identity import make_identity
-from router.process.limits import Guests
+from router.process.limits import Connections
 from router.process.logs import log_to_standard_error
 from router.process.serve import Listen, give_up, serve
 from router.process.serve import run as run_loop
@@ -71,8 +71,10 @@ async def serve_servers(settings: ServerSettings, as_json: bool = False) -> int:
         access=access,
         tls=tls,
     )
-    guests = Guests(settings.http)
-    app = make_application(driver, links, make_metrics(settings, driver, links, access, guests), access, guests)
+    connections = Connections(settings.http)
+    app = make_application(
+        driver, links, make_metrics(settings, driver, links, access, connections), access, connections
+    )
     gc.freeze()  # what is there now stays: the collector need not look at it again
     try:
         return await serve(app, listen, drain)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from router.process.access import Access
-from router.process.limits import REFUSALS, Guests, refusals
+from router.process.limits import REFUSALS, Connections, refusals
 from router.process.metrics import Metric, Metrics
 from router.protocol.messages import OUTCOMES, Dispatch, End, Probe, Pull, Report, Withdraw
 from server.app.driver import ServerDriver
@@ -87,7 +87,7 @@ def make_metrics(
     driver: ServerDriver,
     links: Links,
     access: Access | None = None,
-    guests: Guests | None = None,
+    connections: Connections | None = None,
 ) -> Metrics:
     """All metrics of a server process; every label set is there from the start."""
     metrics = Metrics()
@@ -134,9 +134,9 @@ def make_metrics(
     metrics.add(LINK_LOSSES, lambda: counts.losses)
     metrics.add(LINK_FAILURES, lambda: counts.failures)
     metrics.add(REFUSED, lambda: dict(counts.refusals))
-    let_in, connected = access or Access(None), guests or Guests()
-    metrics.add(HTTP_REFUSED, lambda: refusals(let_in, connected), [(reason,) for reason in REFUSALS])
-    metrics.add(HTTP_CONNECTIONS, lambda: connected.open)
+    let_in, there = access or Access(None), connections or Connections()
+    metrics.add(HTTP_REFUSED, lambda: refusals(let_in, there), [(reason,) for reason in REFUSALS])
+    metrics.add(HTTP_CONNECTIONS, lambda: there.open)
     metrics.add(DELAY, lambda: {"router_server": counts.delay_s})
     metrics.add(DELAYS, lambda: {"router_server": counts.delays})
     if settings.metrics_per_server:

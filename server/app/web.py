@@ -8,7 +8,7 @@ from typing import Any
 from aiohttp import web
 
 from router.process.access import Access
-from router.process.limits import Guests, body_of
+from router.process.limits import Connections, body_of
 from router.process.metrics import Metrics
 from router.process.web import application, describes, error_reply, reply, shows
 from server.app.driver import ServerDriver
@@ -136,7 +136,11 @@ def _factor(key: str, value: Any) -> float:
 
 
 def make_application(
-    driver: ServerDriver, links: Links, metrics: Metrics, access: Access | None = None, guests: Guests | None = None
+    driver: ServerDriver,
+    links: Links,
+    metrics: Metrics,
+    access: Access | None = None,
+    connections: Connections | None = None,
 ) -> web.Application:
     """The application; it dials routers while it runs. It lets everybody in if it is not told whom."""
     handlers = Handlers(driver, links)
@@ -152,7 +156,7 @@ def make_application(
             ("PUT", "/v1/servers/{id}/disturbance", handlers.disturb),
         ),
         access or Access(None),
-        guests,
+        connections,
     )
 
     async def start(_: web.Application) -> None:

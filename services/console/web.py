@@ -14,7 +14,7 @@ from typing import Any
 from aiohttp import web
 
 from router.process.access import CHALLENGE, Access, request_fault
-from router.process.limits import GUESTS, Guests, TooSlow, body_of
+from router.process.limits import CONNECTIONS, Connections, TooSlow, body_of
 from router.process.metrics import Metric, Metrics
 from router.process.web import shows
 from router.protocol.http import MAX_BODY_BYTES
@@ -61,7 +61,7 @@ class ConsoleWeb:
     ) -> None:
         self._access = access or Access(None)
         self._refused = Counter({"token": 0, "page": 0, "slow": 0, "limit": 0})
-        self._guests = Guests(refusals=self._refused)
+        self._connections = Connections(refusals=self._refused)
         self._metrics = console_metrics(self._refused)
         self._viewers, self._carry_out, self._token, self._names, self._ready = viewers, carry_out, token, names, ready
         # Read once: what is not among them does not exist, whatever path is asked for.
@@ -70,7 +70,7 @@ class ConsoleWeb:
     def application(self) -> web.Application:
         """The application."""
         app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[self._guard])
-        app[GUESTS] = self._guests
+        app[CONNECTIONS] = self._connections
         app.router.add_get("/health", self.get_health)
         app.router.add_get("/ready", self.get_ready)
         app.router.add_get("/metrics", shows(self._metrics))

@@ -13,7 +13,7 @@ from router.app.main import RouterApp
 from router.app.metrics import router_metrics
 from router.app.settings import RouterSettings
 from router.process.access import Access
-from router.process.limits import Guests
+from router.process.limits import Connections
 from router.process.metrics import TASKS, Metric
 from router.registry import make_policy, policy_names
 from server.app.driver import ServerDriver
@@ -47,7 +47,7 @@ async def catalogue() -> list[Metric]:
     endless.stop()
     load = load_metrics(endless, 1.0, Access(None))
     exporter = exporter_metrics(Watch(ExporterSettings(scenario, "127.0.0.1:1")))
-    of_router = router_metrics(router.driver, policy_names(), Access(None), Guests(), Keys(1, 1.0))
+    of_router = router_metrics(router.driver, policy_names(), Access(None), Connections(), Keys(1, 1.0))
     all_of = (of_router, server, load, console_metrics({}), exporter)
     return [metric for metrics in all_of for metric in metrics.catalogue]
 

@@ -19,7 +19,7 @@ from router.app.main import RouterApp
 from router.app.settings import RouterSettings
 from router.openapi import description
 from router.process.access import Access
-from router.process.limits import GUESTS
+from router.process.limits import CONNECTIONS
 from router.protocol import stream
 from router.protocol.codec import FROM_ROUTER, LinkCodec, unpack
 from router.protocol.messages import Dispatch, End, Message, Probe
@@ -195,11 +195,11 @@ class FastPathRunner(web.AppRunner):
 
     @property
     def server(self) -> Any:
-        server, guests = super().server, self.app[GUESTS]
+        server, connections = super().server, self.app[CONNECTIONS]
         if server is None:
             return None
-        guests.admit(server)
-        return guests.protocol
+        connections.admit(server)
+        return connections.protocol
 
 
 class WithFastPath(TestServer):

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from router.process.access import Access
 from router.process.identity import make_identity
-from router.process.limits import Guests
+from router.process.limits import Connections
 from router.protocol.codec import FROM_SERVER, LinkCodec, unpack
 from router.protocol.messages import Dispatch, Message
 from router.protocol.needs import Needs, PullNeeds
@@ -125,7 +125,7 @@ class Process:
         self.links = Links(settings, self.driver, resolve=resolve)
         self.metrics = make_metrics(settings, self.driver, self.links)
         self.described = Described(description())
-        app = make_application(self.driver, self.links, self.metrics, Access(token), Guests(settings.http))
+        app = make_application(self.driver, self.links, self.metrics, Access(token), Connections(settings.http))
         self.described.attach(app)
         self.server = TestServer(app)
 

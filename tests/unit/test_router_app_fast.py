@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from router.process.fastpath import FastPath
-from router.process.limits import GUESTS, HttpLimits
+from router.process.limits import CONNECTIONS, HttpLimits
 from tests.unit.router_peers import FakeServers, Router, running, until
 
 CLOSED = -1
@@ -24,7 +24,7 @@ BODIES = [
 
 
 def fast_path(router: Router) -> FastPath:
-    found = router.app.web[GUESTS].fast_path
+    found = router.app.web[CONNECTIONS].fast_path
     assert found is not None
     return found
 
@@ -189,4 +189,4 @@ async def test_connections_of_the_fast_path_count():
         assert (await router.post({"size": 1})).status == 503  # no server
         async with router.client.get("/health") as response:  # the same connection, handed over
             assert response.status == 200
-        assert router.app.web[GUESTS].open == 1
+        assert router.app.web[CONNECTIONS].open == 1

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from router.process.access import Access
 from router.process.client import open_session
-from router.process.limits import REFUSALS, Guests, body_of, refusals
+from router.process.limits import REFUSALS, Connections, body_of, refusals
 from router.process.logs import log_to_standard_error
 from router.process.metrics import Metric, Metrics
 from router.process.serve import Listen, serve
@@ -99,8 +99,8 @@ class LoadWeb:
         self._endless = endless
         self._service_rate_total = service_rate_total
         self._access = access or Access(None)
-        self._guests = Guests()
-        self._metrics = load_metrics(endless, service_rate_total, self._access, self._guests)
+        self._connections = Connections()
+        self._metrics = load_metrics(endless, service_rate_total, self._access, self._connections)
         self._session: aiohttp.ClientSession
 
     def application(self) -> web.Application:
@@ -114,7 +114,7 @@ class LoadWeb:
                 ("PUT", "/v1/load", self.put_load),
             ),
             self._access,
-            self._guests,
+            self._connections,
         )
         app.on_startup.append(self._start)
         app.on_cleanup.append(self._stop)
@@ -171,7 +171,9 @@ class LoadWeb:
         return rate
 
 
-def load_metrics(endless: Endless, service_rate_total: float, access: Access, guests: Guests | None = None) -> Metrics:
+def load_metrics(
+    endless: Endless, service_rate_total: float, access: Access, connections: Connections | None = None
+) -> Metrics:
     """The metrics of an endless generator; every label set is there from the start."""
     book = endless.book
     metrics = Metrics()
@@ -185,6 +187,6 @@ def load_metrics(endless: Endless, service_rate_total: float, access: Access, gu
     metrics.add(LOAD, lambda: endless.rate_total / service_rate_total)
     metrics.add(TIME_UNIT, lambda: endless.time_unit_s)
     metrics.add(ROUTERS, lambda: endless.links_up)
-    who = guests or Guests()
-    metrics.add(REFUSED, lambda: refusals(access, who), [(reason,) for reason in REFUSALS])
+    there = connections or Connections()
+    metrics.add(REFUSED, lambda: refusals(access, there), [(reason,) for reason in REFUSALS])
     return metrics
