@@ -17,7 +17,7 @@ from router.events import (
     ServerJoined,
     ServerLeft,
 )
-from router.protocol.eventlog import ENDS, NOTHING, Book, Kind, Places, code
+from router.protocol.eventlog import ENDS, NOTHING, Kind, LogWriter, Places, code
 from router.protocol.messages import Dispatch, End, Pull, Withdraw
 
 ARRIVED, PULLED = code(Kind.ARRIVED), code(Kind.PULLED)
@@ -28,23 +28,23 @@ ORPHANED = {outcome: code(Kind.ORPHANED, place) for outcome, place in ENDS.items
 Handle = Callable[[Any, float], list[RouterEffect]]
 
 
-def recorded(core: RouterCore, book: Book, tag_of: Callable[[int], int]) -> Handle:
+def recorded(core: RouterCore, log: LogWriter, tag_of: Callable[[int], int]) -> Handle:
     """An entrance for a core: hands each event on, and writes down what came of it before anybody else is told.
 
     Rule: a dispatch is on record before it is sent, so no server has one that its router's log does not know.
 
     Args:
         core: The core.
-        book: Where to write.
+        log: Where to write.
         tag_of: The generator's number of a job; `NOTHING`: it has none.
 
     Returns:
         What stands in for `core.handle`.
     """
     # What each job needs is done in closures, whose variables cost half of what attributes do.
-    append, places = book.append, Places(book.name)
+    append, places = log.append, Places(log.name)
     arrive, pull, end = core.entrance(JobArrived), core.entrance(Pull), core.entrance(End)
-    rest = _Rest(core, book)
+    rest = _Rest(core, log)
 
     def arrived(event: JobArrived, now: float) -> list[RouterEffect]:
         effects = arrive(event, now)
@@ -91,10 +91,10 @@ def recorded(core: RouterCore, book: Book, tag_of: Callable[[int], int]) -> Hand
 class _Rest:
     """What is rare."""
 
-    def __init__(self, core: RouterCore, book: Book) -> None:
+    def __init__(self, core: RouterCore, log: LogWriter) -> None:
         self._core = core
-        self._append = book.append
-        self._name = book.name
+        self._append = log.append
+        self._name = log.name
 
     def ended(self, event: End, effects: list[RouterEffect], now: float, orphaned: int, record: Any) -> None:
         """An end that came too late, or after which its job goes on."""

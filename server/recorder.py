@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from router.protocol.eventlog import AT_ONCE, ENDS, NOTHING, UNHEARD, Book, Kind, Places, code
+from router.protocol.eventlog import AT_ONCE, ENDS, NOTHING, UNHEARD, Kind, LogWriter, Places, code
 from router.protocol.messages import Dispatch, End
 from router.protocol.timer import StartTimer
 from server.core import ServerCore
@@ -29,21 +29,21 @@ LEFT_UNHEARD = {outcome: code(Kind.LEFT_SERVER, place, UNHEARD) for outcome, pla
 Handle = Callable[[Any, float], list[ServerEffect]]
 
 
-def recorded(core: ServerCore, given: Handle, book: Book) -> Handle:
+def recorded(core: ServerCore, given: Handle, log: LogWriter) -> Handle:
     """An entrance for a core: hands each event on, and writes down what came of it.
 
     Args:
         core: The core.
         given: Its own entrance.
-        book: Where to write.
+        log: Where to write.
 
     Returns:
         What stands in for `core.handle`.
     """
     # What each job needs is done in closures, whose variables cost half of what attributes do.
-    append, places, id, sessions = book.append, Places(book.name), book.name(core.spec.id), core.sessions
+    append, places, id, sessions = log.append, Places(log.name), log.name(core.spec.id), core.sessions
     take = ServerCore.entrance(core, Dispatch)
-    rest = _Rest(core, book)
+    rest = _Rest(core, log)
 
     def dispatched(event: Dispatch, now: float) -> list[ServerEffect]:
         effects = take(event, now)
@@ -103,11 +103,11 @@ def recorded(core: ServerCore, given: Handle, book: Book) -> Handle:
 class _Rest:
     """What is rare: jobs that end or start otherwise, after a hang for instance, and the links."""
 
-    def __init__(self, core: ServerCore, book: Book) -> None:
+    def __init__(self, core: ServerCore, log: LogWriter) -> None:
         self._sessions = core.sessions
-        self._append = book.append
-        self._name = book.name
-        self._id = book.name(core.spec.id)
+        self._append = log.append
+        self._name = log.name
+        self._id = log.name(core.spec.id)
 
     def ends(self, effects: Iterable[ServerEffect], now: float) -> None:
         """Write down those among the effects."""
@@ -143,16 +143,16 @@ class RecordedCore(ServerCore):
     """A server whose jobs are written down; without a log, a `ServerCore` costs nothing more.
 
     Args:
-        book: Where to write. The other arguments are those of `ServerCore`.
+        log: Where to write. The other arguments are those of `ServerCore`.
     """
 
     # In the place of the method: a call less for each event.
     __slots__ = ("handle",)
     handle: Handle  # type: ignore[assignment]
 
-    def __init__(self, *args: Any, book: Book, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, log: LogWriter, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.handle = recorded(self, super().handle, book)
+        self.handle = recorded(self, super().handle, log)
 
     def entrance(self, kind: type) -> Handle:
         """As `ServerCore.entrance`, and on record."""

@@ -27,7 +27,7 @@ from router.events import (
 )
 from router.policy import Job, Policy, Server
 from router.protocol.due import DueHeap
-from router.protocol.eventlog import NOTHING, Book
+from router.protocol.eventlog import NOTHING, LogWriter
 from router.protocol.messages import Dispatch, Message, Probe
 from router.protocol.needs import Needs
 from router.protocol.notices import NewNeeds, encode_notice
@@ -63,15 +63,15 @@ class RouterDriver:
     Args:
         core: The core; nobody else may hand it events.
         counts: Where to count what the core does not.
-        book: The event log; `None`: nothing is written down, at no cost.
+        log: The event log; `None`: nothing is written down, at no cost.
     """
 
-    def __init__(self, core: RouterCore, counts: Counts, book: Book | None = None) -> None:
+    def __init__(self, core: RouterCore, counts: Counts, log: LogWriter | None = None) -> None:
         self.core = core
         self.counts = counts
         self.draining = False
         self._loop = asyncio.get_running_loop()
-        self._handle = core.handle if book is None else recorded(core, book, self._tag_of)
+        self._handle = core.handle if log is None else recorded(core, log, self._tag_of)
         counts.know_policy(core.policy.name)
         self._jobs: dict[int, tuple[float, OnEnd, Any]] = {}
         self._number = 0

@@ -110,7 +110,7 @@ class Append(Protocol):
         """The arguments are the fields of a record, without its number."""  # fmt: skip
 
 
-class Book(Protocol):
+class LogWriter(Protocol):
     """Where a recorder writes."""
 
     @property
@@ -125,7 +125,7 @@ class Places(dict[str, int]):
     """The places of names that have been asked for once, at the cost of a look-up.
 
     Args:
-        name: `Book.name`.
+        name: `LogWriter.name`.
     """
 
     def __init__(self, name: Callable[[str], int]) -> None:

@@ -13,7 +13,7 @@ from functools import partial
 
 from router.process.metrics import Histogram
 from router.protocol.due import DueHeap
-from router.protocol.eventlog import Book
+from router.protocol.eventlog import LogWriter
 from router.protocol.messages import Dispatch, End, Message, Probe, Pull, Report, Withdraw
 from router.protocol.needs import Needs
 from router.protocol.timer import StartTimer
@@ -56,7 +56,7 @@ class ServerDriver:
         settings: What the servers are.
         clock: The monotonic clock.
         timer_kind: Which alarm the timer uses.
-        book: The event log; `None`: nothing is written down, at no cost.
+        log: The event log; `None`: nothing is written down, at no cost.
 
     Attributes:
         cores: The servers, by name, in order.
@@ -74,10 +74,10 @@ class ServerDriver:
         *,
         clock: Callable[[], float] = time.monotonic,
         timer_kind: Kind = "auto",
-        book: Book | None = None,
+        log: LogWriter | None = None,
     ) -> None:
         now = clock()
-        make = ServerCore if book is None else partial(RecordedCore, book=book)
+        make = ServerCore if log is None else partial(RecordedCore, log=log)
         self.cores: dict[str, ServerCore] = {
             spec.id: make(
                 spec,

@@ -53,7 +53,7 @@ async def serve_servers(settings: ServerSettings, as_json: bool = False) -> int:
         log = open_log(settings, identity, "server")
     except SettingsError as error:
         return give_up(settings.id, "settings", str(error), as_json)
-    driver = ServerDriver(settings, book=log)
+    driver = ServerDriver(settings, log=log)
     links = Links(settings, driver, identity=identity)
 
     async def drain() -> None:

@@ -17,7 +17,7 @@ from services.audit.log import DTYPE, Log
 from services.measure.records import Run
 
 
-class MemoryBook:
+class MemoryLog:
     """An event log in memory, which keeps everything.
 
     Args:
@@ -42,7 +42,7 @@ class MemoryBook:
         """Keep one record."""
         self._records.append((*fields, len(self._records) + 1))
 
-    def log(self) -> Log:
+    def so_far(self) -> Log:
         """Everything so far, as of a process that has ended in order."""
         return Log(self.about, list(self.names), np.array(self._records, DTYPE), 0, 1.0)
 
@@ -62,24 +62,24 @@ class Recording:
     """The logs of all cores of one run; jobs are known by their numbers in the workload."""
 
     def __init__(self) -> None:
-        self._books: dict[str, MemoryBook] = {}
+        self._logs: dict[str, MemoryLog] = {}
 
     def watch(self, core: Any) -> Entrance:
         """Put a recorder before a core; servers of a pool share a log, as those of a process do."""
         if isinstance(core, RouterCore):
-            return Entrance(recorded_router(core, self._book(core.id, "router"), lambda job: job))
+            return Entrance(recorded_router(core, self._log_of(core.id, "router"), lambda job: job))
         assert isinstance(core, ServerCore)
-        return Entrance(recorded_server(core, core.handle, self._book(f"servers-{core.spec.pool}", "server")))
+        return Entrance(recorded_server(core, core.handle, self._log_of(f"servers-{core.spec.pool}", "server")))
 
     def logs(self) -> list[Log]:
         """All logs."""
-        return [book.log() for book in self._books.values()]
+        return [log.so_far() for log in self._logs.values()]
 
-    def _book(self, id: str, role: str) -> MemoryBook:
-        book = self._books.get(id)
-        if book is None:
-            book = self._books[id] = MemoryBook(About(id, role, 0, VIRTUAL))
-        return book
+    def _log_of(self, id: str, role: str) -> MemoryLog:
+        log = self._logs.get(id)
+        if log is None:
+            log = self._logs[id] = MemoryLog(About(id, role, 0, VIRTUAL))
+        return log
 
 
 def ledger_of(run: Run) -> Ledger:

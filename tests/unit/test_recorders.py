@@ -19,10 +19,10 @@ from server.core import Disturbed, RouterJoined, RouterLeft, ServerSpec
 from server.recorder import RecordedCore
 from services.audit.ledger import Ledger
 from services.audit.story import tell
-from services.simulator.recording import MemoryBook
+from services.simulator.recording import MemoryLog
 
 
-class Notes(MemoryBook):
+class Notes(MemoryLog):
     """A log whose records are read as `(kind, server, dispatch)`, and more where it matters."""
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Notes(MemoryBook):
 
     def read(self) -> list[tuple[Any, ...]]:
         """All records: kind, server, dispatch."""
-        records = self.log().records
+        records = self.so_far().records
         return [
             (Kind(int(record["code"]) & 255), self.names[record["server"]], int(record["dispatch"]))
             for record in records
@@ -38,7 +38,7 @@ class Notes(MemoryBook):
 
     def last(self) -> dict[str, Any]:
         """The last record."""
-        record = self.log().records[-1]
+        record = self.so_far().records[-1]
         code = int(record["code"])
         return {
             "kind": Kind(code & 255), "outcome": code >> 8 & 255, "marks": code >> 16 & 255, "attempt": code >> 24,
@@ -106,7 +106,7 @@ def test_a_job_that_its_server_turned_away_goes_on() -> None:
 
 
 def server(notes: Notes, **spec: Any) -> RecordedCore:
-    core = RecordedCore(ServerSpec("a-1", "a", **spec), Random(1), book=notes)
+    core = RecordedCore(ServerSpec("a-1", "a", **spec), Random(1), log=notes)
     core.handle(RouterJoined("router-1", Needs(), 77), 0.0)
     return core
 
@@ -155,7 +155,7 @@ def test_an_end_that_nobody_hears_is_on_record_and_so_is_the_next_start() -> Non
     assert notes.read()[-3:] == [
         (Kind.UNLINKED, "a-1", NOTHING), (Kind.LEFT_SERVER, "a-1", 1), (Kind.STARTED, "a-1", 5),
     ]  # fmt: skip
-    marks = notes.log().records["code"][-2] >> 16 & 255
+    marks = notes.so_far().records["code"][-2] >> 16 & 255
     assert marks == UNHEARD and (notes.last()["router"], notes.last()["job"]) == ("router-2", 78)
 
 
@@ -183,7 +183,7 @@ def test_the_story_of_a_job_that_was_dispatched_anew() -> None:
     ledger = Ledger(
         intended, sent, ended, first, first, first, first, ["process"], ["a-2"], [""], [], True, 1.0
     )  # fmt: skip
-    log = notes.log()
+    log = notes.so_far()
     log.records["tag"][log.records["tag"] == 101] = 1
 
     assert [(event.event, event.server) for event in tell(ledger, [log], 1).events] == [

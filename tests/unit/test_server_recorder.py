@@ -15,7 +15,7 @@ from tests.unit.server_story import NOTHING
 
 
 class Pages:
-    """A book that is read as soon as it is written: (kind, outcome, job) of each record about a job."""
+    """A log that is read as soon as it is written: (kind, outcome, job) of each record about a job."""
 
     def __init__(self) -> None:
         self.names = [""]
@@ -38,7 +38,7 @@ class Pages:
 def story(*happens: tuple[float, Any]) -> list[tuple[str, str, int]]:
     """What is written when these events come to a server, and then time passes."""
     pages = Pages()
-    core = RecordedCore(ServerSpec("slow-1", "slow"), Random(1), book=pages)
+    core = RecordedCore(ServerSpec("slow-1", "slow"), Random(1), log=pages)
     due: DueHeap[Any] = DueHeap()
 
     def handle(event: Any, at: float) -> None:
