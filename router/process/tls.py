@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import ssl
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -96,14 +97,16 @@ def tls_from_environment() -> Tls:
     return Tls(*(os.environ.get(name, "") for name in (CERT, KEY, CA, CLIENT_CA)))
 
 
-def found_by_name(address: str, name: str) -> None:
-    """An address that was looked up is who it should be if its certificate is for the name.
+def found_by_name(name: str, addresses: Iterable[str]) -> None:
+    """Addresses that a name led to are who they should be if their certificates are for the name.
 
-    Replicas behind one name share a certificate, while addresses come and go and stand in none.
+    Replicas behind one name share a certificate, while addresses come and go and stand in none. Those that the name
+    led to before are forgotten.
     """
-    names = _names()
-    if names.get(address) != name and tls_from_environment().dials:
-        os.environ[NAMES] = " ".join(f"{key}={value}" for key, value in (names | {address: name}).items())
+    before = _names()
+    names = {key: value for key, value in before.items() if value != name} | dict.fromkeys(addresses, name)
+    if names != before and tls_from_environment().dials:
+        os.environ[NAMES] = " ".join(f"{key}={value}" for key, value in names.items())
 
 
 def _names() -> dict[str, str]:

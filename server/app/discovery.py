@@ -95,8 +95,7 @@ async def resolve(host: str, port: int) -> list[Address]:
     # IPv4 only: a name that has both kinds of address would otherwise lead to each router twice.
     found = await asyncio.get_running_loop().getaddrinfo(host, port, family=socket.AF_INET, type=socket.SOCK_STREAM)
     addresses = sorted({Address(str(sockaddr[0]), port) for *_, sockaddr in found})
-    for address in addresses:
-        found_by_name(address.ip, host)
+    found_by_name(host, [address.ip for address in addresses])
     return addresses
 
 

@@ -144,13 +144,14 @@ async def test_an_address_that_was_found_by_name_is_believed_under_that_name_alo
     monkeypatch.setenv(CA, authority.file)
     monkeypatch.setenv(NAMES, "")
     async with listening(Tls(authority.sign("router.example"))) as site:
-        found_by_name("127.0.0.1", "server.example")
+        found_by_name("server.example", ["127.0.0.1", "127.0.0.2"])
         with pytest.raises(ClientConnectorCertificateError):
             await site.get(trust)
-        found_by_name("127.0.0.1", "router.example")
+        found_by_name("router.example", ["127.0.0.1"])
         assert await site.get(trust) == "ok"
+        found_by_name("server.example", [])  # where it led to before is forgotten
         assert os.environ[NAMES] == "127.0.0.1=router.example"  # child processes believe the same
-        found_by_name("127.0.0.1", "127.0.0.1")
+        found_by_name("127.0.0.1", ["127.0.0.1"])
         with pytest.raises(ClientConnectorCertificateError):
             await site.get(trust)
     assert site.asked == ["/health"]
