@@ -16,6 +16,7 @@ from router.core import (
 )
 from router.protocol.messages import Dispatch, End, Probe, Pull, Report, Withdraw
 from router.protocol.timer import StartTimer
+from tests.swarm.cases import DELAYS
 from tests.swarm.fairness import Fairness
 from tests.swarm.watch import Pair, Story, Watched, job_of
 
@@ -296,5 +297,7 @@ class RouterWatch(Watched):
             self._agrees(pair)
             if self._outstanding[pair.id] != 0:
                 self.fail(f"{core.id} still counts jobs at {pair.id}")
-            if pair.is_up and pair.server is not None and core.servers[pair.id].rate != pair.server.core.spec.rate:
-                self.fail(f"{core.id} believes in rate {core.servers[pair.id].rate} of {pair.id}")
+            told = self.world.agenda.now - pair.since > 2.0 * max(DELAYS)
+            rate = core.servers[pair.id].rate
+            if told and pair.is_up and pair.server is not None and rate != pair.server.core.spec.rate:
+                self.fail(f"{core.id} believes in rate {rate} of {pair.id}")

@@ -43,6 +43,7 @@ class ServerWatch(Watched):
         self._works: dict[Key, Any] = {}
         self._arrived = self._ended = 0
         self._opened = False
+        self._longest = 0
 
     def handle(self, event: Any, now: float) -> list[Any]:
         """Hand it on, and look at what comes of it."""
@@ -60,6 +61,7 @@ class ServerWatch(Watched):
         elif kind is Open:
             self._opened = True
         length = core.length
+        self._longest = max(self._longest, length + 1)
         effects: list[Any] = core.handle(event, now)
         story.comes(effects)
         if kind is RouterJoined:
@@ -100,6 +102,7 @@ class ServerWatch(Watched):
         id = self.core.spec.id
         pair = link.__dict__.setdefault("pairs", {}).setdefault(id, Pair(id))
         pair.server = pair.origin = self
+        pair.since = self.story.now
         self._pairs[router] = pair
 
     def _effects(self, effects: list[Any], now: float) -> list[End]:
@@ -267,6 +270,8 @@ class ServerWatch(Watched):
         core, id = self.core, self.core.spec.id
         if core.length != 0:
             self.fail(f"{id} still has {core.length} jobs")
+        if len(core.time_at_length) > self._longest + 1:
+            self.fail(f"{id} keeps times at {len(core.time_at_length)} lengths, it never had {self._longest} jobs")
         if not any(pair.there or pair.back or pair.other for pair in self._pairs.values()):
             held = sum(len(pair.held) for pair in self._pairs.values() if pair.router is not None)
             up = all(pair.is_up for pair in self._pairs.values())

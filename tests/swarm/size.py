@@ -10,6 +10,9 @@ _LEAVES = (str, bytes, int, float, bool, type(None), type, types.FunctionType, t
 _TABLES = {"Ranks", "RankTable"}
 """Look-up tables, as long as the longest queue ever seen."""
 
+_LENGTHS = "time_at_length"
+"""As long, too; whoever watches a server knows how long that is."""
+
 
 def entries(root: Any) -> tuple[int, str]:
     """Count them; and name the largest container."""
@@ -41,4 +44,4 @@ def _fields(found: Any) -> list[tuple[str, Any]]:
         return []
     names = [name for kind in type(found).__mro__ for name in getattr(kind, "__slots__", ())]
     values = [(name, getattr(found, name)) for name in names if hasattr(found, name)]
-    return values + list(getattr(found, "__dict__", {}).items())
+    return [pair for pair in [*values, *getattr(found, "__dict__", {}).items()] if pair[0] != _LENGTHS]

@@ -25,17 +25,32 @@ class Pair:
 
     Attributes:
         there: Dispatches under way. `present`: jobs at the server. `back`: ends under way. `other`: further messages.
+        since: When the server was welcomed by the router.
         news: How often the router has said on this link what it needs from then on.
         held: The numbers of the pull-messages that the router holds. `jobs`: the job of each dispatch.
         router, server: The watchers, while the link is up at their end. `origin`: `server`, for ever.
     """
 
-    __slots__ = ("back", "held", "id", "jobs", "news", "origin", "other", "present", "router", "server", "there")
+    __slots__ = (
+        "back",
+        "held",
+        "id",
+        "jobs",
+        "news",
+        "origin",
+        "other",
+        "present",
+        "router",
+        "server",
+        "since",
+        "there",
+    )
 
     def __init__(self, id: str) -> None:
         self.id = id
         self.there = self.present = self.back = self.other = 0
         self.news = 0
+        self.since = 0.0
         self.held: dict[int, None] = {}
         self.jobs: dict[int, Job] = {}
         self.router: RouterWatch | None = None
