@@ -10,26 +10,29 @@ import typer
 
 from services.cli.options import EXIT_RUN_INVALID, AsJson, say
 
-Run = Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a live run.", show_default=False)]
 
-
-def audit(run: Run, as_json: AsJson = False) -> int:
+def audit(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a live run.", show_default=False)],
+    as_json: AsJson = False,
+) -> int:
     """Add up, job by job, what generator, routers and servers of a run have on record."""
     from services.audit.lines import audit_lines, mismatch_lines
     from services.lab.audit import audit_folder
 
     audited = audit_folder(run)
+    found = audited.json()
     if as_json:
-        say(audited.json())
+        say(found)
     else:
-        found = audited.json()
         lines = [*audit_lines(found), *mismatch_lines(found), *map(str, audited.stories)]
         sys.stdout.write("\n".join(lines) + "\n")
     return 0 if audited.found.holds else EXIT_RUN_INVALID
 
 
 def story(
-    run: Run,
+    run: Annotated[
+        Path, typer.Argument(metavar="RUN", help="The folder of a run, live or simulated.", show_default=False)
+    ],
     job: Annotated[int, typer.Argument(metavar="JOB", min=0, help="Its number in jobs.csv.", show_default=False)],
     as_json: AsJson = False,
 ) -> int:
