@@ -63,10 +63,10 @@ class Reporter:
         wrong = [session for session, error in zip(self._listeners, errors, strict=True) if error == worst]
         return [self.report(self._pick(wrong), length)]
 
-    def report(self, session: Session, length: int, job: int | None = None) -> Report:
-        """One report, to one router; `job` is the probe that it answers."""
+    def report(self, session: Session, length: int) -> Report:
+        """One report, to one router, that answers no probe."""
         session.believed = length
-        return build(Report, (self._server, session.router, length, session.seen, job))
+        return build(Report, (self._server, session.router, length, session.seen, None))
 
     def _chance(self, probability: float) -> bool:
         return probability >= 1.0 or (probability > 0.0 and self._rng.random() < probability)
