@@ -270,8 +270,8 @@ def dispatches_under_way_are_counted_twice(patch: Patch) -> None:
     """Reports do not say how many dispatches they have counted."""
     right = Reporter.report
 
-    def report(self: Reporter, session: Any, length: int, job: int | None = None) -> Report:
-        found = right(self, session, length, job)
+    def report(self: Reporter, session: Any, length: int) -> Report:
+        found = right(self, session, length)
         return found._replace(seen=max(0, found.seen - 1))
 
     patch.setattr(Reporter, "report", report)
