@@ -135,9 +135,8 @@ async def measure_live(plan: Plan, cluster: Cluster, progress: Progress) -> Live
     command = ["load", str(plan.file), "--routers", ",".join(cluster.routers), "--out", str(plan.out)]
     command += ["--end-with-parent", *(["--http"] if plan.http else [])]
     generator = await Process.start("generator", command, plan.folder / "logs" / "generator.log")
-    happened: list[Fault] = []
     try:
-        await _until_done(generator, cluster, scraper, scenario, progress, happened)
+        happened = await _until_done(generator, cluster, scraper, scenario, progress)
     finally:
         await stop_all([generator])
     after = await scraper.read_once()
@@ -175,22 +174,22 @@ async def measure_live(plan: Plan, cluster: Cluster, progress: Progress) -> Live
 
 
 async def _until_done(
-    generator: Process,
-    cluster: Cluster,
-    scraper: Scraper,
-    scenario: Scenario,
-    progress: Progress,
-    happened: list[Fault],
-) -> None:
-    """Read counters, and let happen what goes wrong, until the generator has finished; any death ends it."""
+    generator: Process, cluster: Cluster, scraper: Scraper, scenario: Scenario, progress: Progress
+) -> Sequence[Fault]:
+    """Read counters, and let happen what goes wrong, until the generator has finished; any death ends it.
+
+    Returns:
+        What went wrong, at its real instants.
+    """
     every_s = max(SHORTEST_PAUSE_S, scenario.horizon * scenario.time_unit_s / READINGS)
     began: asyncio.Future[float] = asyncio.get_running_loop().create_future()
 
-    async def strike() -> None:
-        if scenario.timeline():
-            timeline = Timeline(scenario, cluster, scraper, await began)
-            await timeline.run()
-            happened.extend(timeline.happened)
+    async def strike() -> Sequence[Fault]:
+        if not scenario.timeline():
+            return ()
+        timeline = Timeline(scenario, cluster, scraper, await began)
+        await timeline.run()
+        return timeline.happened
 
     done = asyncio.gather(_follow(generator, progress, began), strike())
     death = asyncio.ensure_future(cluster.death())
@@ -203,7 +202,10 @@ async def _until_done(
             await asyncio.wait((death,), timeout=1.0)
         if death.done():
             raise death.result()
-        await (done if done.done() else reading)
+        if not done.done():
+            await reading  # which ends by an error only
+        _, happened = await done
+        return happened
     finally:
         for task in tasks:
             task.cancel()
