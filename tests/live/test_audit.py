@@ -5,10 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,54 +15,17 @@ from router.protocol.eventlog import Kind, read_head
 from services.audit.log import DTYPE
 from services.cli.main import run_command
 from services.lab.audit import audit_folder
-
-ROOT = Path(__file__).parents[2]
-BOUND_S = 60.0
-SCENARIO = """
-name = "small"
-seed = 3
-[policy]
-name = "pull"
-[routers]
-count = 2
-[[pools]]
-name = "slow"
-servers = 3
-[[pools]]
-name = "fast"
-servers = 3
-rate = 2.0
-[arrivals]
-load = 0.6
-[run]
-warmup = 5
-duration = 20
-"""
+from tests.live.lab import laboratory
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """The folder of a run, and what it has said."""
-    folder = tmp_path_factory.mktemp("audited")
-    (folder / "small.toml").write_text(SCENARIO)
-    command = [
-        sys.executable,
-        "-m",
-        "services.cli",
-        "run",
-        "small.toml",
-        "--out",
-        "run",
-        "--replications",
-        "2",
-        "--json",
-    ]
-    done = subprocess.run(
-        command, cwd=folder, text=True, timeout=BOUND_S, stdin=subprocess.DEVNULL, capture_output=True, check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
-    assert done.returncode in (0, 3), done.stderr  # 3: the machine is too busy to measure; it adds up all the same
-    return folder / "run", json.loads(done.stdout)
+    with laboratory(tmp_path_factory.mktemp("audited")) as lab:
+        short = ("--set", "run.warmup=5", "--set", "run.duration=20", "--replications", "2")
+        code, out, err = lab.run("run", "small.toml", *short, "--out", "run", "--json")
+        assert code in (0, 3), err  # 3: the machine is too busy to measure; it adds up all the same
+        yield lab.folder / "run", json.loads(out)
 
 
 @pytest.fixture
