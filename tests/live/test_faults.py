@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.live.lab import Lab
+
 BOUND_S = 110
 
 SCENARIO = """
@@ -49,15 +46,13 @@ FAULTS = [
 
 
 @pytest.mark.parametrize("policy", ["pull", pytest.param("power_of_d", marks=pytest.mark.long)])
-def test_a_run_survives_what_goes_wrong_and_adds_up(tmp_path: Path, policy: str) -> None:
+def test_a_run_survives_what_goes_wrong_and_adds_up(lab: Lab, policy: str) -> None:
     faults = "".join(f'[[faults]]\nat = {at}\nkind = "{kind}"\n{more}\n' for at, kind, more in FAULTS)
-    (tmp_path / "faults.toml").write_text(SCENARIO.replace("POLICY", policy) + faults, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-m", "services.cli", "run", "faults.toml", "--json", "--out", "out", "--replications", "2"],
-        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=BOUND_S, capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.stderr == ""
-    report = json.loads(done.stdout)
+    (lab.folder / "faults.toml").write_text(SCENARIO.replace("POLICY", policy) + faults, encoding="utf-8")
+    process = lab.start("run", "faults.toml", "--json", "--out", "out", "--replications", "2")
+    out, err = process.communicate(timeout=BOUND_S)
+    assert err == ""
+    report = json.loads(out)
     assert "error" not in report, report
     # A machine that is busy makes a run late, which is no fault of the run; the books balance all the same.
     assert [why for why in report["invalid"] if "books" in why or "no answer" in why] == []
