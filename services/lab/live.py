@@ -17,18 +17,8 @@ from services.lab.cluster import Cluster
 from services.lab.errors import RunInvalid
 from services.lab.faults import Timeline
 from services.lab.process import Process, stop_all
-from services.lab.scrape import (
-    READINGS,
-    SHORTEST_PAUSE_S,
-    Samples,
-    Scraper,
-    between,
-    cpu_shares,
-    failed_at,
-    measured_delays,
-    message_log,
-    share_asked,
-)
+from services.lab.readings import between, cpu_shares, measured_delays, message_log, share_asked
+from services.lab.scrape import READINGS, SHORTEST_PAUSE_S, Samples, Scraper, failed_at
 from services.loadgen.client.result import Generation, load
 from services.measure.quantities import FAILED, SERVED
 from services.measure.records import Fleet, Records, Run, select

@@ -17,8 +17,9 @@ from services.lab.checks import conservation, identities, totals
 from services.lab.compare import compare
 from services.lab.experiment import read_experiment
 from services.lab.folder import make_folder, write_records, write_summary
+from services.lab.readings import Reading, between, cpu_shares, measured_delays, message_log, share_asked
 from services.lab.report import Report, plain
-from services.lab.scrape import Reading, Samples, between, cpu_shares, measured_delays, message_log, share_asked
+from services.lab.scrape import Samples
 from services.lab.simulate import Task, mean_of, place, pooled, run_task, run_tasks
 from services.measure.quantities import ABANDONED, SERVED, Quantity
 from services.measure.records import Records
