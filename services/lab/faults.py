@@ -55,6 +55,7 @@ class Timeline:
         self._scraper = scraper
         self._start_s = start_s
         self._tell_of = tell
+        self._over = False
         self._session: aiohttp.ClientSession
         self._turns: dict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._disturbed: dict[str, Disturbed] = {}
@@ -83,6 +84,8 @@ class Timeline:
     async def _in_turn(self, fault: Fault) -> None:
         whom = next(self._additions) if fault.kind == "add" else fault.target or ""
         async with self._turns[self._servers.get(whom, whom)]:
+            if self._over:  # what went before it took so long: nobody would mend it
+                return
             if fault.between is not None:
                 self._strike_link(fault)
             elif fault.kind == "add":
@@ -207,11 +210,17 @@ class Timeline:
     # -- the end ------------------------------------------------------------------------------
 
     async def _mend(self) -> None:
+        """Mend what can be mended; what is being done to a process is done first, and nothing after it."""
+        self._over = True
         for relay in self._cluster.relays.values():
             relay.heal()
-        self._running.resume_all()
-        for name, url in self._running.urls.items():
+        await asyncio.gather(*(self._mend_process(name, url) for name, url in self._running.urls.items()))
+
+    async def _mend_process(self, name: str, url: str) -> None:
+        async with self._turns[name]:
+            if self._running[name].exit_code is None and not self._running.is_up(name):
+                self._running.resume(name)
             if self._running.is_up(name):
                 self._scraper.silent.discard(url)
-        for server in list(self._disturbed):
-            await self._disturb(server, Disturbed())
+            for server in [server for server in self._disturbed if self._servers[server] == name]:
+                await self._disturb(server, Disturbed())

@@ -124,11 +124,6 @@ class Running:
         self._stopped.discard(name)
         self._processes[name].signal(signal.SIGCONT)
 
-    def resume_all(self) -> None:
-        """Let everything go on that stands still."""
-        for name in list(self._stopped):
-            self.resume(name)
-
     async def _watch(self, process: Process) -> None:
         await process.ended()
         if process not in self._asked and not self._death.done():

@@ -85,9 +85,6 @@ class FakeRunning:
     async def restart(self, name: str) -> None:
         await self.start(name, [])
 
-    def resume_all(self) -> None:
-        pass
-
 
 async def test_faults_are_noted_and_those_that_come_back_belong_to_it(tmp_path: Path) -> None:
     scenario = parse_scenario(SCENARIO, "faults.toml")

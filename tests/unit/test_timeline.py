@@ -56,6 +56,7 @@ class FakeRunning:
         self.starting = asyncio.Event()
         self.starting.set()
         self.hanging = asyncio.Event()
+        self.resuming = asyncio.Event()
         self.broken = False
 
     def __getitem__(self, name: str) -> FakeChild:
@@ -95,11 +96,8 @@ class FakeRunning:
 
     def resume(self, name: str) -> None:
         self.done.append(f"resume {name}")
+        self.resuming.set()
         self.stopped.discard(name)
-
-    def resume_all(self) -> None:
-        for name in sorted(self.stopped):
-            self.resume(name)
 
 
 class FakeRelay:
@@ -121,9 +119,10 @@ class FakeRelay:
 class Ground:
     """Runs timelines among fakes; servers answer from a real web server."""
 
-    def __init__(self, url: str, told: list[tuple[str, Any]]) -> None:
+    def __init__(self, url: str, told: list[tuple[str, Any]], answering: asyncio.Event) -> None:
         self.running = FakeRunning(url)
         self.told = told
+        self.answering = answering  # servers do
 
     async def run(self, faults: str) -> Timeline:
         scenario = parse_scenario(SCENARIO + faults, "faults.toml")
@@ -141,9 +140,12 @@ class Ground:
 @pytest.fixture
 async def ground() -> AsyncIterator[Ground]:
     told: list[tuple[str, Any]] = []
+    answering = asyncio.Event()
+    answering.set()
 
     async def disturb(request: web.Request) -> web.Response:
         told.append((request.match_info["server"], await request.json()))
+        await answering.wait()
         return web.json_response({})
 
     async def metrics(request: web.Request) -> web.Response:
@@ -153,7 +155,7 @@ async def ground() -> AsyncIterator[Ground]:
     app.router.add_put("/{process}/v1/servers/{server}/disturbance", disturb)
     app.router.add_get("/{process}/metrics", metrics)
     async with TestServer(app) as server:
-        yield Ground(str(server.make_url("")).rstrip("/"), told)
+        yield Ground(str(server.make_url("")).rstrip("/"), told, answering)
 
 
 def fault(at: float, kind: str, **more: Any) -> str:
@@ -238,6 +240,41 @@ async def test_what_stands_still_goes_on_at_the_end_and_is_not_told_before(groun
     assert ground.running.done[-1] == "resume servers-slow-1"
     assert ground.told == [] and ground.scraper.silent == set()
     assert of(what(found), "router-1") == ["hang router-1", "resume router-1"]
+
+
+async def test_what_has_its_turn_only_after_the_end_does_not_happen(ground: Ground) -> None:
+    running = ground.running
+    running.starting.clear()
+
+    async def start_when_the_run_is_over() -> None:
+        await running.resuming.wait()  # router-2 is mended
+        running.starting.set()
+
+    starting = asyncio.create_task(start_when_the_run_is_over())
+    found = await ground.run(
+        fault(1, "hang", target="router-2") + fault(2, "restart", target="router-1")
+        + fault(3, "hang", target="router-1") + fault(2, "restart", target="servers-slow-1")
+        + fault(3, "fail", target="slow-1")
+    )  # fmt: skip
+    await starting
+    assert of(running.done, "router-1") == ["kill router-1", "start router-1 again"]
+    assert of(what(found), "router-1") == ["kill router-1", "restart router-1"]
+    assert ground.told == [] and all(map(running.is_up, running.urls)), "nobody would mend it"
+
+
+async def test_a_server_that_is_being_told_at_the_end_is_mended(ground: Ground) -> None:
+    running = ground.running
+    ground.answering.clear()
+
+    async def answer_when_the_run_is_over() -> None:
+        await running.resuming.wait()
+        ground.answering.set()
+
+    answering = asyncio.create_task(answer_when_the_run_is_over())
+    await ground.run(fault(1, "hang", target="router-2") + fault(19, "hang", target="slow-1"))
+    await answering
+    well = {"slow": 1.0, "failing": False, "hung": False}
+    assert ground.told == [("slow-1", well | {"hung": True}), ("slow-1", well)]
 
 
 async def test_links_and_additions(ground: Ground) -> None:
