@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal, Self, get_args
 from pydantic import Field, model_validator
 
 from router.protocol.faults import fault, listed, shown
-from services.scenario_parts import MOST_SERVERS, Name, NotNegative, Part, Pool, Positive
+from server.openapi import LARGEST
+from services.scenario_parts import MOST_SERVERS, Name, NotNegative, Part, Pool
 from services.scenario_processes import ServersProcess, with_added
 
 Kind = Literal["kill", "restart", "hang", "resume", "slow", "fail", "drain", "add", "cut", "heal", "delay"]
@@ -42,7 +43,7 @@ SILENCE = 1.5
 
 _EXPECTED = {
     "target": "the name of a router, a server process or a server",
-    "factor": "a number above 0",
+    "factor": f"a number from {1.0 / LARGEST:g} to {LARGEST:g}",
     "pool": "the name of a pool",
     "servers": "a whole number >= 1",
     "between": "a router and a server process",
@@ -69,7 +70,7 @@ class Fault(Part):
     at: NotNegative
     kind: Annotated[Kind, Field(description=listed(shown(kind) for kind in get_args(Kind)))]
     target: Name | None = None
-    factor: Positive | None = None
+    factor: Annotated[float | None, Field(ge=1.0 / LARGEST, le=LARGEST, description=_EXPECTED["factor"])] = None
     between: Annotated[list[Name] | None, Field(min_length=2, max_length=2, description=_EXPECTED["between"])] = None
     half_open: bool = False
     delay: NotNegative | None = None

@@ -146,7 +146,11 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "no factor": (
         {"at": 1, "kind": "slow", "target": "fast-1"},
-        'faults.0.factor: missing, kind "slow" needs it: expected a number above 0',
+        'faults.0.factor: missing, kind "slow" needs it: expected a number from 1e-06 to 1e+06',
+    ),
+    "slower than a server can be": (
+        {"at": 1, "kind": "slow", "target": "fast-1", "factor": 1e9},
+        "faults.0.factor = 1000000000.0, expected a number from 1e-06 to 1e+06",
     ),
     "no delay": (
         {"at": 1, "kind": "delay", "between": LINK},
