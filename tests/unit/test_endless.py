@@ -17,7 +17,7 @@ from router.protocol import stream
 from router.protocol.errors import SettingsError
 from server.app.discovery import Target
 from services.loadgen.client.book import RunningBook
-from services.loadgen.client.endless import CHUNK_S, Endless, Schedule
+from services.loadgen.client.endless import CHUNK_S, LOWEST_RATE, Endless, Schedule
 from services.loadgen.client.endless_process import LoadWeb
 from services.loadgen.workload import draw_workload
 from services.scenario import Scenario, parse_scenario
@@ -99,6 +99,14 @@ def test_an_uneven_split_is_refused() -> None:
 
 
 # -- the books ----------------------------------------------------------------------------------
+
+
+def test_a_chunk_of_the_lowest_rate_is_one_that_a_run_may_have_and_a_lower_rate_is_refused() -> None:
+    # One job on average, of the lowest rate: as long as the time between two of them.
+    _, length = Schedule(scenario("arrivals.load=2.5e-7")).draw(1)
+    assert length == pytest.approx(1.0 / LOWEST_RATE)
+    with pytest.raises(SettingsError, match="at least 1e-06 are sent"):
+        Schedule(scenario("arrivals.load=2e-7"))
 
 
 def test_each_job_is_counted_once() -> None:
@@ -251,7 +259,8 @@ async def test_the_load_is_told_and_changed() -> None:
 @pytest.mark.parametrize(
     "body",
     [b"", b"[]", b"1", b'{"load": -1}', b'{"load": true}', b'{"load": "1"}', b'{"load": NaN}', b'{"load": Infinity}',
-     b'{"load": 1, "rate_total": 1}', b'{"rate": 1}', b'{"load": 1e9}', b"\xff"],
+     b'{"load": 1, "rate_total": 1}', b'{"rate": 1}', b'{"load": 1e9}', b"\xff",
+     b'{"load": 1e-300}', b'{"rate_total": 9e-7}'],
 )  # fmt: skip
 async def test_what_is_no_load_changes_nothing(body: bytes) -> None:
     async with interface() as client:

@@ -30,6 +30,8 @@ LOOK_UP_S = 1.0
 CONNECT_LIMIT_S = 5.0
 HEARTBEAT_S = 10.0
 MOST_JOBS_PER_S = 100_000.0
+LOWEST_RATE = 1e-6
+"""Jobs per time unit: a chunk has at least one job on average, and would be longer than any run may be."""
 
 _log = logging.getLogger(__name__)
 
@@ -57,6 +59,10 @@ class Schedule:
             raise SettingsError(
                 "routers.split: without end, jobs are split equally over the routers that are there; "
                 'expected "equal": leave --endless out, or --set routers.split=equal'
+            )
+        if trace is None and scenario.rate_total < LOWEST_RATE:
+            raise SettingsError(
+                f"arrivals: {scenario.rate_total:g} jobs in a time unit: without end at least {LOWEST_RATE:g} are sent"
             )
         self.rate_total = scenario.rate_total
         self._scenario = scenario

@@ -22,7 +22,7 @@ from router.process.web import application, shows
 from router.registry import policy_names
 from server.app.discovery import parse_target
 from services.loadgen.client.book import RunningBook
-from services.loadgen.client.endless import MOST_JOBS_PER_S, Endless, Schedule
+from services.loadgen.client.endless import LOWEST_RATE, MOST_JOBS_PER_S, Endless, Schedule
 from services.loadgen.trace import Trace
 from services.scenario import Scenario
 
@@ -168,6 +168,8 @@ class LoadWeb:
         rate = float(value) * (self._service_rate_total if key == "load" else 1.0)
         if rate / self._endless.time_unit_s > MOST_JOBS_PER_S:
             raise ValueError(f"{key} = {value:g}: that is more than {MOST_JOBS_PER_S:,.0f} jobs/s, the limit")
+        if 0.0 < rate < LOWEST_RATE:
+            raise ValueError(f"{key} = {value:g}: expected 0, or at least {LOWEST_RATE:g} jobs in a time unit")
         return rate
 
 
