@@ -55,7 +55,9 @@ def page_fault(headers: Mapping[str, str], scheme: str, token: str) -> str:
         return "only pages of this console may change something"
     if headers.get("Content-Type", "").split(";")[0].strip() != "application/json":
         return "expected Content-Type: application/json"
-    if not hmac.compare_digest(headers.get(TOKEN_HEADER, "").encode(), token.encode()):
+    # Bytes that are no text come as surrogates, which only this way back takes.
+    given = headers.get(TOKEN_HEADER, "").encode("utf-8", "surrogateescape")
+    if not hmac.compare_digest(given, token.encode()):
         return f"the header {TOKEN_HEADER} is missing or not of this console: load the page anew"
     return ""
 

@@ -14,7 +14,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from yarl import URL
 
 from services.console.controls import HIGHEST_LOAD, MOST_ADDED, Controls, Refused, allowed
-from services.console.security import TOKEN_HEADER, host_fault
+from services.console.security import TOKEN_HEADER, host_fault, page_fault
 from services.console.viewers import Viewers
 from services.console.web import ConsoleWeb, read_files
 from tests.unit.console_peers import LOAD, ROUTERS, SERVERS, Cluster, collector, watch
@@ -157,6 +157,11 @@ async def test_what_others_ask_for_is_not_done(
         assert response.status == status
         assert (await response.json())["error"]
     assert site.done == []
+
+
+def test_a_token_that_is_no_text_is_not_of_this_console() -> None:
+    # As aiohttp gives the byte 0xff of a header.
+    assert TOKEN_HEADER in page_fault(JSON | {TOKEN_HEADER: "\udcff"}, "http", TOKEN)
 
 
 @pytest.mark.parametrize(
