@@ -12,17 +12,21 @@ from tests.soak.verdict import MIB, Found, Life
 
 
 def table(found: Found) -> list[str]:
-    """A row an incarnation whose memory is judged, and one for all others of a process, in Markdown."""
+    """A row an incarnation whose memory is judged, one for all others of a member, one for all other guests."""
     rows = [
         "| process | lived | private memory, MiB | growth | open files | threads | tasks |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
-    for name in dict.fromkeys(
-        [*found.staying, *(name for name, _ in found.held), *(each.name for each in found.lives)]
-    ):
-        if own := [each for each in found.lives if each.name == name]:
-            judged = [each for each in own if not isnan(each.growth)]
-            rows += _rows(found, name, own, judged)
+    members = dict.fromkeys([*found.staying, *(name for name, _ in found.held)])
+    for name in dict.fromkeys([*members, *(each.name for each in found.lives)]):
+        own = [each for each in found.lives if each.name == name]
+        judged = [each for each in own if not isnan(each.growth)]
+        if judged or (own and name in members):
+            rows += _rows(found, name, own if name in members else judged, judged)
+    if guests := [each for each in found.lives if each.name not in members and isnan(each.growth)]:
+        longest = _minutes(max(each.lived_s for each in guests))
+        count = f"{len({each.name for each in guests})} guests, {len(guests)} incarnations"
+        rows.append(f"| {count} | at most {longest} |  |  |  |  |  |")
     return rows
 
 

@@ -100,10 +100,14 @@ def test_what_does_not_add_up_is_wrong() -> None:
 def test_the_table_has_a_row_for_what_is_judged_and_one_for_the_rest() -> None:
     judged = Life("router-2", 1, 120.0, 2.0 * (1 << 20), 2.5 * (1 << 20))
     short = [Life("router-2", number, 30.0 * number, nan, nan) for number in (2, 3)]
-    rows = table(found(lives=[judged, *short], held={("router-2", "files"): [7.0, 6.0, 8.0]}))
+    guests = [Life("servers-slow-3", 1, 30.0, nan, nan), Life("servers-slow-4", 1, 150.0, 1 << 20, 1 << 20),
+              Life("servers-slow-4", 2, 60.0, nan, nan)]  # fmt: skip
+    rows = table(found(lives=[judged, *short, *guests], held={("router-2", "files"): [7.0, 6.0, 8.0]}))
     assert rows[2:] == [
         "| router-2, incarnation 1 | 2.0 min | 2.0 → 2.5 | +25.0% | 7 → 8 |  |  |",
         "| router-2, 2 others | at most 1.5 min |  |  |  |  |  |",
+        "| servers-slow-4 | 2.5 min | 1.0 → 1.0 | +0.0% |  |  |  |",
+        "| 2 guests, 2 incarnations | at most 1.0 min |  |  |  |  |  |",
     ]
 
 
