@@ -60,7 +60,7 @@ def read_ledger(folder: Path) -> Ledger:
     except OSError as error:
         where = f"{folder}: no folder of a live run: {Path(error.filename or '').name}: {error.strerror}"
         raise SettingsError(f"{where}: expected one that `herdless run` has left") from None
-    except (ValueError, KeyError, TypeError, IndexError) as error:
+    except (ValueError, KeyError, TypeError, IndexError, OverflowError, RecursionError, csv.Error) as error:
         raise SettingsError(f"{folder}: {FILE} or jobs.csv cannot be read: {error!r}") from None
 
 
@@ -82,6 +82,7 @@ def _ledger(table: Mapping[str, Any], rows: Iterator[list[str]]) -> Ledger:
     start_s, unit_s = float(table["start_s"]), float(table["time_unit_s"])
     intended_s, sent_s, ended_s = (start_s + unit_s * np.array(column) for column in instants)
     router_of, server_of, outcome_of, reason_of = (np.array(column, np.int64) for column in places)
+    twice = [int(job) for job in table["twice"]]
     no_end = reason_of == reasons[NO_END]
     return Ledger(
         intended=intended_s,
@@ -94,7 +95,7 @@ def _ledger(table: Mapping[str, Any], rows: Iterator[list[str]]) -> Ledger:
         routers=list(routers),
         servers=list(servers)[1:],
         reasons=list(reasons),
-        doubled=[*table["twice"], *[-1] * (int(table["doubled"]) - len(table["twice"]))],
+        doubled=[*twice, *[-1] * (int(table["doubled"]) - len(twice))],
         tagged=bool(table["tagged"]),
         time_unit_s=unit_s,
         boot=str(table["boot"]),

@@ -10,6 +10,7 @@ import pytest
 from router.protocol.errors import SettingsError
 from services.lab.audit import check_counters, story_of
 from services.lab.folder import make_folder, write_summary
+from services.lab.ledger import COLUMNS, read_ledger
 from services.lab.scrape import Samples
 from services.scenario import Scenario, parse_scenario
 from services.simulator.recording import Recording
@@ -129,3 +130,26 @@ def test_stories_are_told_of_runs_only(tmp_path) -> None:
     (tmp_path / "comparison" / "summary.json").write_text(json.dumps({"policies": ["pull", "jsq"]}))
     with pytest.raises(SettingsError, match="no folder of a live run"):
         story_of(tmp_path / "comparison", 0)
+
+
+LEDGER = {"start_s": 1.0, "time_unit_s": 0.1, "boot": "b", "routers": ["router-1"], "tagged": True,
+          "doubled": 0, "twice": []}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("ledger", "jobs"),
+    [
+        ("[" * 100_000, ""),
+        (json.dumps(LEDGER | {"doubled": 10**30}), ""),
+        (json.dumps(LEDGER | {"doubled": float("inf")}), ""),
+        (json.dumps(LEDGER | {"twice": ["x"]}), ""),
+        (json.dumps(LEDGER | {"twice": [[]]}), ""),
+        (json.dumps(LEDGER), "x" * 200_000),
+        (json.dumps(LEDGER), "1,2"),
+    ],
+)
+def test_a_ledger_that_is_damaged_is_said_to_be(tmp_path, ledger: str, jobs: str) -> None:
+    (tmp_path / "ledger.json").write_text(ledger)
+    (tmp_path / "jobs.csv").write_text(f"{','.join(COLUMNS)}\n{jobs}\n" if jobs else f"{','.join(COLUMNS)}\n")
+    with pytest.raises(SettingsError, match=r"ledger\.json or jobs\.csv cannot be read"):
+        read_ledger(tmp_path)
