@@ -30,6 +30,7 @@ CHALLENGE = 'Bearer realm="herdless"'
 """The header WWW-Authenticate of a refusal."""
 
 _SHORTEST, _LONGEST = 16, 1024
+_LONGEST_FILE = 1 << 16
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750, section 2.1
 _HOW = f"--token-file FILE, {TOKEN_FILE} or {TOKEN}"
 
@@ -98,7 +99,9 @@ def access_from_environment() -> Access:
     """
     if name := os.environ.get(TOKEN_FILE):
         try:
-            return Access(_checked(Path(name).read_text(encoding="ascii").strip(), f"the file {name}"))
+            with Path(name).open(encoding="ascii") as file:
+                # With blanks around the token; there are files that have no end.
+                return Access(_checked(file.read(_LONGEST_FILE).strip(), f"the file {name}"))
         except (OSError, UnicodeError) as error:
             why = getattr(error, "strerror", None) or "it is not plain text"
             raise SettingsError(f"{TOKEN_FILE} = {name}: the token cannot be read: {why}") from None

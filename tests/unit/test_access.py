@@ -101,6 +101,12 @@ def test_a_token_that_is_none_is_told_without_showing_it(
     assert why in str(error.value) and "secret" not in str(error.value)
 
 
+def test_a_file_of_a_token_is_not_read_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(TOKEN_FILE, "/dev/zero")
+    with pytest.raises(SettingsError, match="the file /dev/zero holds 65536 characters"):
+        access_from_environment()
+
+
 def test_a_file_that_is_not_there_is_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
