@@ -86,7 +86,7 @@ LONG = [
     Case("G15", JIQ, TWO, "load = 0.5", mean(1.5), 300_000, error=0.01),
     Case("G15", JIQ, TWO, "load = 0.8", mean(3.46153846), 1_000_000, error=0.01),
     Case("G15", JIQ, TWO, "load = 0.9", mean(6.78571429), 2_000_000),
-    Case("G19", 'name = "weighted_random"', UNEQUAL, "rate_total = 4.0", mean(2.0), 1_000_000, error=0.01),
+    Case("G19", 'name = "weighted_random"', UNEQUAL, "rate_total = 4.0", mean(2.0), 3_000_000, error=0.01),
 ]  # fmt: skip
 
 

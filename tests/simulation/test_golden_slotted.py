@@ -65,7 +65,7 @@ LONG = [
     Case("G51", WEIGHTED_RANDOM, '{name = "a", servers = 1, rate = 10.0}', "load = 0.9",
          {"sojourn_mean": 6.5, "jobs_in_system_mean": 49.5}, 2_000_000, 0.03, more=SLOTTED),
     Case("G53", WEIGHTED_RANDOM, TWO_SPEEDS, "load = 0.9",
-         {"sojourn_mean": 23.681818, "jobs_in_system_mean": 1122.75}, 3_000_000, 0.015, more=TEN_ROUTERS),
+         {"sojourn_mean": 23.681818, "jobs_in_system_mean": 1122.75}, 4_500_000, 0.015, more=TEN_ROUTERS),
     homogeneous(WEIGHTED_RANDOM, 1_500_000, (55.5, 0.0), 0.015, total=0.0),
 ]  # fmt: skip
 
