@@ -65,7 +65,9 @@ def measured_delays(
 
     A job's own instants give the whole way there and back: with the time that messages waited to be sent, and with
     the lag of the timer that ended its service. The stamps of messages say how that divides into hops. A job that
-    waits for answers goes between router and server three times before it is there.
+    waits for answers goes between router and server three times before it is there. No timer keeps an answer: where
+    each job waits for answers, they take a third of that way at most, and the lag of ends, which hold no decision up,
+    counts as part of their way home. Else answers would seem older at the decision than they are.
 
     Args:
         first: The reading at the beginning of the window.
@@ -86,9 +88,9 @@ def measured_delays(
     out = min(seconds / messages / time_unit_s, there) if messages else there / 2.0
     home = min(router_generator_units, back) if router_generator_units >= 0.0 else back / 2.0
     # The way there is out + a dispatch + the share asked × (a probe + an answer).
-    server_router = back - home
+    server_router = min(back - home, (there - out) / 3.0) if asked == 1.0 else back - home
     router_server = max(there - out - asked * server_router, 0.0) / (1.0 + asked)
-    return Delays(out, router_server, server_router, home)
+    return Delays(out, router_server, server_router, back - server_router)
 
 
 def share_asked(policy: Policy, records: Records) -> float:
