@@ -148,7 +148,7 @@ class RecordedCore(ServerCore):
 
     # In the place of the method: a call less for each event.
     __slots__ = ("handle",)
-    handle: Handle  # type: ignore[assignment]
+    handle: Handle  # type: ignore[assignment]  # mypy allows no attribute where the base class has a method
 
     def __init__(self, *args: Any, log: LogWriter, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -87,7 +87,7 @@ def ready(process: Process) -> None:
             with urllib.request.urlopen(f"{process.url}/ready", timeout=BOUND_S):
                 return
         except OSError:
-            time.sleep(0.05)
+            time.sleep(0.05)  # only by asking does one learn of another process
     raise AssertionError(f"{process.url} is not ready after {BOUND_S:g} s")
 
 
@@ -95,7 +95,7 @@ def settled(process: Process, before: dict[str, int]) -> dict[str, int]:
     """What it holds once files and tasks are as before, or in the end."""
     until = time.monotonic() + BOUND_S
     while (held := process.held()) | {"mib": 0} != before | {"mib": 0} and time.monotonic() < until:
-        time.sleep(0.1)
+        time.sleep(0.1)  # as above
     return held
 
 
