@@ -23,7 +23,7 @@ from router.process.access import Access
 from router.process.fastpath import Connection, FastPath
 from router.process.limits import Connections, body_of
 from router.process.metrics import Metrics
-from router.process.web import application, describes, error_reply, internal_error, reply, shows
+from router.process.web import Route, application, describes, error_reply, internal_error, looking, reply, shows
 from router.protocol.errors import SettingsError
 from router.protocol.http import MAX_BODY_BYTES, MAX_JOB_BYTES
 from router.registry import policy_table
@@ -73,15 +73,15 @@ class RouterWeb:
         """
         app = application(
             (
-                ("POST", "/v1/jobs", self.post_job),
-                ("GET", "/v1/link", self.get_link),
-                ("GET", "/v1/stream", self.get_stream),
-                ("GET", "/v1/servers", self.get_servers),
-                ("GET", "/v1/policy", self.get_policy),
-                ("PUT", "/v1/policy", self.put_policy),
-                ("GET", "/health", self.get_health),
-                ("GET", "/ready", self.get_ready),
-                ("GET", "/metrics", shows(self._metrics)),
+                Route("POST", "/v1/jobs", self.post_job),
+                Route("GET", "/v1/link", self.get_link),
+                Route("GET", "/v1/stream", self.get_stream),
+                looking("/v1/servers", self.get_servers),
+                looking("/v1/policy", self.get_policy),
+                Route("PUT", "/v1/policy", self.put_policy),
+                looking("/health", self.get_health),
+                looking("/ready", self.get_ready),
+                looking("/metrics", shows(self._metrics)),
                 describes(description),
             ),
             access,

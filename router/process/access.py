@@ -12,16 +12,15 @@ from collections import Counter
 from collections.abc import Mapping
 from ipaddress import IPv6Address, ip_address
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from router.protocol.errors import SettingsError
 
+if TYPE_CHECKING:
+    from aiohttp.web import BaseRequest
+
 TOKEN = "HERDLESS_TOKEN"
 TOKEN_FILE = "HERDLESS_TOKEN_FILE"
-
-LOOKING = frozenset(
-    ("/health", "/ready", "/metrics", "/openapi.json", "/v1/servers", "/v1/policy", "/v1/load", "/v1/model")
-)
-"""What may be read without the token, by GET and HEAD; whatever is not named here needs it."""
 
 KINDS = ("page", "token")
 """Why a request is refused: it comes from a web page while no token is asked for, or it has none, or another one."""
@@ -67,20 +66,31 @@ class Access:
         given = found.strip().encode("utf-8", "surrogateescape")
         return hmac.compare_digest(given, self._token) and scheme.lower() == "bearer"
 
-    def refuse(self, method: str, path: str, headers: Mapping[str, str]) -> tuple[int, str, str] | None:
+    def refuse(self, request: BaseRequest, path: str) -> tuple[int, str, str] | None:
         """Count and explain a request that may not come in: status, kind, message; `None`: it may.
 
-        Without a token, whoever is on this machine may, but not the web pages that are open in a browser here: they
-        come from anywhere, and browsers let them send jobs, and speak by WebSocket, to whomever they like.
+        Args:
+            request: Nothing but its head is read.
+            path: Of its route, by which the refusal is counted.
         """
-        if self.allows(headers):
-            if self.needed or "Origin" not in headers:
-                return None
-            kind, status, fault = "page", 403, "web pages may change something only with a token: leave Origin out"
+        if not self.allows(request.headers):
+            status, kind, fault = 401, "token", request_fault(request.headers)
+        elif fault := self.page_fault(request):
+            status, kind = 403, "page"
         else:
-            kind, status, fault = "token", 401, request_fault(headers)
+            return None
         self.refused[path, kind] += 1
-        return status, kind, f"{method} {path}: {fault}"
+        return status, kind, f"{request.method} {request.path:.80}: {fault}"
+
+    def page_fault(self, request: BaseRequest) -> str:
+        """What speaks against a request that a web page may have sent; empty: nothing.
+
+        Rule: without a token, whoever is on this machine may, but not the web pages that are open in a browser here:
+        they come from anywhere, and browsers let them send jobs, and speak by WebSocket, to whomever they like.
+        """
+        if self.needed or "Origin" not in request.headers:
+            return ""
+        return "web pages may change something only with a token: leave Origin out"
 
     def refusals(self) -> dict[str, int]:
         """How many requests were refused, by kind."""
@@ -92,7 +102,12 @@ class Access:
 
 
 def access_from_environment() -> Access:
-    """What the environment of this process says now.
+    """What lets a request in, with the token of `token_from_environment`."""
+    return Access(token_from_environment())
+
+
+def token_from_environment() -> str | None:
+    """The token that the environment of this process says now; `None`: there is none.
 
     Raises:
         SettingsError: The file cannot be read, or what it holds is no token.
@@ -101,12 +116,12 @@ def access_from_environment() -> Access:
         try:
             with Path(name).open(encoding="ascii") as file:
                 # With blanks around the token; there are files that have no end.
-                return Access(_checked(file.read(_LONGEST_FILE).strip(), f"the file {name}"))
+                return _checked(file.read(_LONGEST_FILE).strip(), f"the file {name}")
         except (OSError, UnicodeError) as error:
             why = getattr(error, "strerror", None) or "it is not plain text"
             raise SettingsError(f"{TOKEN_FILE} = {name}: the token cannot be read: {why}") from None
     token = os.environ.get(TOKEN)
-    return Access(None if not token else _checked(token, TOKEN))
+    return _checked(token, TOKEN) if token else None
 
 
 def _checked(token: str, where: str) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from aiohttp import web
 
-from router.process.access import CHALLENGE, LOOKING, Access
+from router.process.access import CHALLENGE, Access
 from router.process.limits import CONNECTIONS, Connections, TooSlow
 from router.process.metrics import Metrics
 from router.protocol import openapi
@@ -20,20 +20,36 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _log = logging.getLogger(__name__)
 
 
-def application(
-    routes: Iterable[tuple[str, str, Handler]], access: Access, connections: Connections | None = None
-) -> web.Application:
+class Route(NamedTuple):
+    """What an application answers.
+
+    Attributes:
+        guarded: Whether only those are let in who may be; `looking` makes the routes for everybody.
+    """
+
+    method: str
+    path: str
+    handler: Handler
+    guarded: bool = True
+
+
+def looking(path: str, handler: Handler) -> Route:
+    """A route by which whoever reaches the process may look, and nothing else: by GET and HEAD, without a token."""
+    return Route("GET", path, handler, guarded=False)
+
+
+def application(routes: Iterable[Route], access: Access, connections: Connections | None = None) -> web.Application:
     """An application with these routes; what goes wrong in it is answered as JSON.
 
     Args:
-        routes: Method, path and handler of each.
-        access: Whom to let in to what is not for looking alone (`LOOKING`).
+        routes: All of them.
+        access: Whom to let in to those that are guarded.
         connections: Those of the process, where its refusals are counted too.
     """
     app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[_errors_as_json])
     app[CONNECTIONS] = connections or Connections()
-    for method, path, handler in routes:
-        if not (method == "GET" and path in LOOKING):
+    for method, path, handler, closed in routes:
+        if closed:
             handler = guarded(handler, access, path)
         # `get` takes HEAD as well.
         app.add_routes([web.get(path, handler) if method == "GET" else web.route(method, path, handler)])
@@ -66,20 +82,20 @@ def shows(metrics: Metrics) -> Handler:
     return show
 
 
-def describes(description: Callable[[], Any]) -> tuple[str, str, Handler]:
+def describes(description: Callable[[], Any]) -> Route:
     """The route that gives the description of the whole interface, which is made when somebody asks for it."""
 
     async def describe(request: web.Request) -> web.Response:
         return reply(description())
 
-    return "GET", openapi.PATH, describe
+    return looking(openapi.PATH, describe)
 
 
 def guarded(handler: Handler, access: Access, path: str) -> Handler:
     """The handler, for those requests alone that may come in: of others, nothing but their head is read."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        refusal = access.refuse(request.method, path, request.headers)
+        refusal = access.refuse(request, path)
         if refusal is None:
             return await handler(request)
         answer = error_reply(*refusal)

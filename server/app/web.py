@@ -10,7 +10,7 @@ from aiohttp import web
 from router.process.access import Access
 from router.process.limits import Connections, body_of
 from router.process.metrics import Metrics
-from router.process.web import application, describes, error_reply, reply, shows
+from router.process.web import Route, application, describes, error_reply, looking, reply, shows
 from server.app.driver import ServerDriver
 from server.app.links import Links
 from server.core import Disturbed
@@ -146,14 +146,14 @@ def make_application(
     handlers = Handlers(driver, links)
     app = application(
         (
-            ("GET", "/health", handlers.health),
-            ("GET", "/ready", handlers.ready),
-            ("GET", "/metrics", shows(metrics)),
+            looking("/health", handlers.health),
+            looking("/ready", handlers.ready),
+            looking("/metrics", shows(metrics)),
             describes(description),
-            ("GET", "/v1/servers", handlers.servers),
-            ("POST", "/v1/drain", handlers.drain),
-            ("PUT", "/v1/servers/{id}", handlers.rate),
-            ("PUT", "/v1/servers/{id}/disturbance", handlers.disturb),
+            looking("/v1/servers", handlers.servers),
+            Route("POST", "/v1/drain", handlers.drain),
+            Route("PUT", "/v1/servers/{id}", handlers.rate),
+            Route("PUT", "/v1/servers/{id}/disturbance", handlers.disturb),
         ),
         access or Access(None),
         connections,

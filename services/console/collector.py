@@ -16,7 +16,7 @@ from services.console.shown import router_shows, server_shows
 from services.console.status import History, models_json, process_rows, router_rows
 from services.console.viewers import Viewers
 from services.console.window import Reading, Window
-from services.lab.exporter import Watch
+from services.lab.watch import Watch
 from services.scenario import Scenario
 from services.solver import Solution
 

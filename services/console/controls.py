@@ -11,7 +11,7 @@ from router.protocol.errors import HerdlessError, SettingsError
 from services.console.collector import Collector
 from services.console.journal import policy_words
 from services.console.places import Asks, Places
-from services.lab.exporter import Watch
+from services.lab.watch import Watch
 from services.solver import with_weights
 
 MOST_ADDED = 200

@@ -25,7 +25,7 @@ from services.console.security import make_token
 from services.console.status import SERIES
 from services.console.web import ConsoleWeb
 from services.lab.errors import RunInvalid
-from services.lab.exporter import ExporterSettings, Watch
+from services.lab.watch import Watch
 from services.scenario import Scenario
 
 
@@ -122,7 +122,7 @@ async def console_application(
         owned: The cluster, if the console runs it.
     """
     token, scenario, access = make_token(), settings.scenario, access_from_environment()
-    watch = Watch(ExporterSettings(scenario, settings.routers, settings.load))
+    watch = Watch(scenario, settings.routers, settings.load)
     can = allowed(owned is not None, settings.read_only, bool(settings.load))
     async with make_session() as session:
         asks = Http(session)

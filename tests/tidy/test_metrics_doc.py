@@ -21,7 +21,8 @@ from server.app.links import Links
 from server.app.metrics import make_metrics
 from server.app.settings import ServerSettings
 from services.console.web import console_metrics
-from services.lab.exporter import ExporterSettings, Watch, exporter_metrics
+from services.lab.exporter import exporter_metrics
+from services.lab.watch import Watch
 from services.loadgen.client.book import RunningBook
 from services.loadgen.client.endless import Endless, Schedule
 from services.loadgen.client.endless_process import load_metrics
@@ -46,7 +47,7 @@ async def catalogue() -> list[Metric]:
     endless = Endless(Schedule(scenario), RunningBook(policy_names(), 0.1), [], 0.1)
     endless.stop()
     load = load_metrics(endless, 1.0, Access(None))
-    exporter = exporter_metrics(Watch(ExporterSettings(scenario, "127.0.0.1:1")))
+    exporter = exporter_metrics(Watch(scenario, "127.0.0.1:1"))
     of_router = router_metrics(router.driver, policy_names(), Access(None), Connections(), Keys(1, 1.0))
     all_of = (of_router, server, load, console_metrics({}), exporter)
     return [metric for metrics in all_of for metric in metrics.catalogue]

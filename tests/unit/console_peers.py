@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from services.console.collector import Collector
-from services.lab.exporter import ExporterSettings, Watch
+from services.lab.watch import Watch
 from services.scenario import Scenario, parse_scenario
 
 ROUTERS = ("http://router-1", "http://router-2")
@@ -161,7 +161,7 @@ process_cpu_seconds_total 1
 
 
 def watch() -> Watch:
-    return Watch(ExporterSettings(small(), ",".join(ROUTERS)))
+    return Watch(small(), ",".join(ROUTERS))
 
 
 def collector(cluster: Cluster, watching: Watch | None = None) -> Collector:

@@ -14,8 +14,9 @@ import pytest
 from aiohttp import ClientResponseError, ClientSession, WSServerHandshakeError, web
 from aiohttp.test_utils import TestClient, TestServer
 
-from router.process.access import LOOKING, TOKEN, TOKEN_FILE, Access, access_from_environment, bind_fault
+from router.process.access import TOKEN, TOKEN_FILE, Access, access_from_environment, bind_fault
 from router.process.client import failure, open_session
+from router.process.web import Route, application, looking, reply
 from router.protocol.errors import SettingsError
 from router.protocol.notices import encode_notice
 from router.protocol.stream import Request
@@ -151,6 +152,11 @@ def test_no_other_may(address: str) -> None:
 
 # -- what is refused --------------------------------------------------------------------------------
 
+LOOKING = frozenset(
+    ("/health", "/ready", "/metrics", "/openapi.json", "/v1/servers", "/v1/policy", "/v1/load", "/v1/model")
+)
+"""What SECURITY.md says may be read by everybody, of any process."""
+
 
 def closed_routes(app: web.Application) -> list[tuple[str, str]]:
     """Method and path of everything that needs the token."""
@@ -175,6 +181,18 @@ async def check_doors(client: TestClient[Any, Any], app: web.Application) -> int
         async with client.get(path) as response:
             assert response.status in (200, 503), path
     return refused
+
+
+async def test_a_route_that_says_nothing_of_it_is_guarded() -> None:
+    async def answer(_: web.Request) -> web.Response:
+        return reply("here")
+
+    app = application((Route("GET", "/v1/new", answer), looking("/v1/open", answer)), Access(SECRET))
+    async with TestClient(TestServer(app)) as client:
+        for path, status in (("/v1/new", 401), ("/v1/open", 200)):
+            assert (await client.get(path)).status == (await client.head(path)).status == status
+        assert (await client.get("/v1/new", headers=RIGHT)).status == 200
+        assert (await client.post("/v1/open")).status == 405
 
 
 async def test_a_router_lets_look_and_nothing_else() -> None:

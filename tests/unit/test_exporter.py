@@ -13,7 +13,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client.parser import text_string_to_metric_families
 
-from services.lab.exporter import ExporterSettings, Watch, exporter_metrics, make_application, model_values
+from services.lab.exporter import exporter_metrics, make_application, model_values
+from services.lab.watch import Watch
 from services.scenario import Scenario, parse_scenario
 from services.solver.solution import Prediction, Solution
 
@@ -70,7 +71,7 @@ async def watching(*routers: FakeCluster, load: bool = True) -> AsyncIterator[tu
     for router in routers:
         await router.server.start_server()
     addresses = ",".join(router.address for router in routers)
-    watch = Watch(ExporterSettings(scenario(), addresses, routers[0].address if load else ""), look_every_s=0.01)
+    watch = Watch(scenario(), addresses, routers[0].address if load else "", look_every_s=0.01)
     try:
         async with TestClient(TestServer(make_application(watch))) as client:
             yield watch, client
@@ -166,7 +167,7 @@ def test_values_are_labelled_by_pool_and_place() -> None:
 
 
 def test_before_the_first_look_it_shows_what_was_planned_and_that_it_has_not_looked() -> None:
-    text = exporter_metrics(Watch(ExporterSettings(scenario(), "127.0.0.1:1"))).exposition()[0].decode()
+    text = exporter_metrics(Watch(scenario(), "127.0.0.1:1")).exposition()[0].decode()
     assert 'herdless_model_info{parameters="",policy="random",scenario="queues"} 0.0' in text
     assert "herdless_model_load 0.5" in text
     assert json.dumps("closed") not in text

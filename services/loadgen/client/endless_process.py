@@ -18,7 +18,7 @@ from router.process.logs import log_to_standard_error
 from router.process.metrics import Metric, Metrics
 from router.process.serve import Listen, serve
 from router.process.serve import run as run_loop
-from router.process.web import application, shows
+from router.process.web import Route, application, error_reply, looking, reply, shows
 from router.registry import policy_names
 from server.app.discovery import parse_target
 from services.loadgen.client.book import RunningBook
@@ -107,11 +107,11 @@ class LoadWeb:
         """The application; jobs are sent while it runs."""
         app = application(
             (
-                ("GET", "/health", self.get_health),
-                ("GET", "/ready", self.get_ready),
-                ("GET", "/metrics", shows(self._metrics)),
-                ("GET", "/v1/load", self.get_load),
-                ("PUT", "/v1/load", self.put_load),
+                looking("/health", self.get_health),
+                looking("/ready", self.get_ready),
+                looking("/metrics", shows(self._metrics)),
+                looking("/v1/load", self.get_load),
+                Route("PUT", "/v1/load", self.put_load),
             ),
             self._access,
             self._connections,
@@ -135,17 +135,17 @@ class LoadWeb:
 
     async def get_health(self, _: web.Request) -> web.Response:
         """The process runs."""
-        return web.json_response({"status": "ok", "role": "load"})
+        return reply({"status": "ok", "role": "load"})
 
     async def get_ready(self, _: web.Request) -> web.Response:
         """Some router can be sent jobs."""
         routers = self._endless.links_up
-        return web.json_response({"ready": routers > 0, "routers": routers}, status=200 if routers else 503)
+        return reply({"ready": routers > 0, "routers": routers}, 200 if routers else 503)
 
     async def get_load(self, _: web.Request) -> web.Response:
         """What is sent now."""
         rate, unit_s = self._endless.rate_total, self._endless.time_unit_s
-        return web.json_response(
+        return reply(
             {"load": rate / self._service_rate_total, "rate_total": rate, "rate_per_s": rate / unit_s,
              "time_unit_s": unit_s, "routers": self._endless.links_up}
         )  # fmt: skip
@@ -155,7 +155,7 @@ class LoadWeb:
         try:
             rate = self._rate_in(json.loads(await body_of(request)))
         except (ValueError, RecursionError) as error:  # of JSON and UTF-8 too
-            return web.json_response({"error": {"kind": "settings", "message": str(error)}}, status=400)
+            return error_reply(400, "settings", str(error))
         self._endless.set_rate(rate)
         return await self.get_load(request)
 
