@@ -53,3 +53,8 @@ class Audit:
     def holds(self) -> bool:
         """Whether everything adds up, as far as it could be checked."""
         return not self.mismatches
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything could be checked."""
+        return not self.unchecked

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from router.protocol.eventlog import FIELDS, RECORD, UNNAMED, About, Head, read_head, read_names
+from router.protocol.errors import RemoteProtocolError
+from router.protocol.eventlog import ENDS, FIELDS, RECORD, UNNAMED, About, Head, Kind, read_head, read_names
 
 _TYPES = {"I": "<u4", "d": "<f8", "q": "<i8", "Q": "<u8"}
 DTYPE = np.dtype(list(zip(FIELDS, (_TYPES[letter] for letter in RECORD.format[1:]), strict=True)))
@@ -59,7 +60,7 @@ def read_log(data: bytes) -> Log:
     taken as overwritten. Nothing else can be torn.
 
     Raises:
-        RemoteProtocolError: It is no event log.
+        RemoteProtocolError: It is no event log, or has records of unknown kinds.
     """
     head = read_head(data)
     found = _records(data, head)
@@ -72,6 +73,8 @@ def read_log(data: bytes) -> Log:
     in_place = (sequence - 1) % head.slots == np.arange(len(found))
     kept = found[in_place & (sequence >= oldest) & (found["code"] > 0)]
     kept = kept[np.argsort(kept["sequence"])]
+    if not (np.isin(kept["code"] & 255, list(Kind)) & (kept["code"] >> 8 & 255 < len(ENDS))).all():
+        raise RemoteProtocolError("an event log with records of unknown kinds or outcomes")
     return Log(head.about, read_names(data, head), kept, newest - len(kept), head.closed_at)
 
 

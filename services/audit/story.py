@@ -188,9 +188,13 @@ def _missing(ledger: Ledger, logs: Sequence[Log], job: int, events: Sequence[Eve
     if not ledger.tagged:
         yield "it came by HTTP, without a number: its router cannot tell it from others"
     elif router not in names:
-        yield f"{router} has nothing on record of it"
+        there = any(log.about.id == router for log in logs)
+        yield f"{router} has {'nothing on record of it' if there else 'left no event log'}"
     if ledger.outcome[job] < 0:
         yield "the generator never heard of its end"
+    heard_of = {name for log in logs if log.about.role == "server" for name in log.names}
+    for server in dict.fromkeys(event.server for event in events if event.server not in heard_of and event.server):
+        yield f"the process of {server} has left no event log"
     words = [event.event for event in events]
     if {"arrived", "ended"}.issubset(words) and words.count("received") == words.count("left_server"):
         return

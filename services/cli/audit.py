@@ -8,14 +8,18 @@ from typing import Annotated
 
 import typer
 
-from services.cli.options import EXIT_RUN_INVALID, AsJson, say
+from router.protocol.errors import SettingsError
+from services.cli.options import EXIT_RUN_INVALID, EXIT_UNCHECKED, AsJson, say
 
 
 def audit(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a live run.", show_default=False)],
     as_json: AsJson = False,
 ) -> int:
-    """Add up, job by job, what generator, routers and servers of a run have on record."""
+    """Add up, job by job, what generator, routers and servers of a run have on record.
+
+    Exit codes: 0 everything adds up; 3 the books do not balance; 4 nothing, or not everything, could be checked.
+    """
     from services.audit.lines import audit_lines, mismatch_lines
     from services.lab.audit import audit_folder
 
@@ -26,20 +30,27 @@ def audit(
     else:
         lines = [*audit_lines(found), *mismatch_lines(found), *map(str, audited.stories)]
         sys.stdout.write("\n".join(lines) + "\n")
-    return 0 if audited.found.holds else EXIT_RUN_INVALID
+    if not audited.found.holds:
+        return EXIT_RUN_INVALID
+    return 0 if audited.found.complete else EXIT_UNCHECKED
 
 
 def story(
     run: Annotated[
         Path, typer.Argument(metavar="RUN", help="The folder of a run, live or simulated.", show_default=False)
     ],
-    job: Annotated[int, typer.Argument(metavar="JOB", min=0, help="Its number in jobs.csv.", show_default=False)],
+    job: Annotated[str, typer.Argument(metavar="JOB", help="Its number in jobs.csv, from 0.", show_default=False)],
     as_json: AsJson = False,
 ) -> int:
     """Tell what happened to one job of a run, live or simulated, across all processes."""
     from services.lab.audit import story_of
 
-    told = story_of(run, job)
+    try:
+        number = int(job)
+    except ValueError:
+        message = f"JOB = {job!r}: expected the number of a job, its row in {run / 'jobs.csv'}, from 0"
+        raise SettingsError(message) from None
+    told = story_of(run, number)
     if as_json:
         say(told.json())
     else:

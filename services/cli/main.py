@@ -16,7 +16,8 @@ from services.cli.options import EXIT_INTERRUPTED, EXIT_RUN_INVALID, EXIT_USER_M
 
 HELP = """A live laboratory for load balancing with many routers: measured, simulated and predicted, side by side.
 
-Exit codes: 0 nothing differs; 1 something differs; 2 a mistake of yours; 3 the run is invalid; 130 interrupted.
+Exit codes: 0 nothing differs; 1 something differs; 2 a mistake of yours; 3 the run is invalid;
+4 an audit could not check everything; 130 interrupted.
 """
 
 # What a wrong command line raises; its module is typer's own or click's, depending on typer's version.

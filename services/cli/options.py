@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from services.lab.live import Progress
     from services.lab.report import Report
 
-EXIT_USER_MISTAKE, EXIT_RUN_INVALID, EXIT_INTERRUPTED = 2, 3, 130
+EXIT_USER_MISTAKE, EXIT_RUN_INVALID, EXIT_UNCHECKED, EXIT_INTERRUPTED = 2, 3, 4, 130
 
 ScenarioName = Annotated[
     str, typer.Argument(metavar="SCENARIO", help="A scenario file, or the name of a shipped one.", show_default=False)

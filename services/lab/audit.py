@@ -15,7 +15,7 @@ from services.audit.found import Audit, Mismatch
 from services.audit.ledger import Ledger
 from services.audit.log import Log
 from services.audit.story import Story, tell
-from services.lab.events import read_logs
+from services.lab.events import DAMAGED, read_logs
 from services.lab.experiment import read_experiment
 from services.lab.folder import write_records
 from services.lab.ledger import FILE as LEDGER
@@ -91,9 +91,24 @@ def audit_folder(folder: Path) -> Audited:
     """
     ledger, logs = read_ledger(folder), read_logs(folder)
     found = audit(ledger, logs)
-    texts = {path.stem: path.read_text(encoding="utf-8") for path in sorted((folder / "metrics").glob("*.txt"))}
-    found.mismatches += check_counters({name: Samples(text) for name, text in texts.items()}, logs)
+    metrics = _read_metrics(folder)
+    found.mismatches += check_counters(metrics, logs)
+    if not metrics:
+        found.unchecked.append(f"no final metrics in {folder / 'metrics'}: counters are not checked")
     return Audited(found, _stories(ledger, logs, found.mismatches), [log.described() for log in logs])
+
+
+def _read_metrics(folder: Path) -> dict[str, Samples]:
+    """What each process showed at the end, by its name."""
+    metrics = {}
+    for path in sorted((folder / "metrics").glob("*.txt")):
+        try:
+            metrics[path.stem] = Samples(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise SettingsError(
+                f"{path}: cannot be read: {error}: expected metrics as the run left them: {DAMAGED}"
+            ) from None
+    return metrics
 
 
 def story_of(folder: Path, job: int) -> Story:
@@ -105,16 +120,17 @@ def story_of(folder: Path, job: int) -> Story:
     ledger, logs = _simulated(folder) if _is_simulation(folder) else (read_ledger(folder), None)
     jobs = len(ledger.sent)
     if not 0 <= job < jobs:
-        raise SettingsError(f"job {job}: {folder} has {jobs} jobs, from 0 to {jobs - 1}")
+        expected = f"one of its {jobs} jobs, from 0 to {jobs - 1}" if jobs else "a run in which jobs were sent"
+        raise SettingsError(f"job {job}: there is none of that number in {folder}: expected {expected}")
     return tell(ledger, read_logs(folder) if logs is None else logs, job)
 
 
 def _is_simulation(folder: Path) -> bool:
     try:
         summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return False
-    return "policy" in summary and not (folder / LEDGER).exists()
+    return isinstance(summary, dict) and "policy" in summary and not (folder / LEDGER).exists()
 
 
 def _simulated(folder: Path) -> tuple[Ledger, list[Log]]:

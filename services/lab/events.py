@@ -7,6 +7,7 @@ import gzip
 import os
 import shutil
 import tempfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ BYTES_A_JOB = 512
 PREFIX = "herdless-"
 ENDING = ".events"
 FOLDER = "events"
+DAMAGED = "take another copy of the run, or move this file away: what it told is then not checked"
 
 
 @dataclass(frozen=True)
@@ -78,12 +80,17 @@ def read_logs(folder: Path) -> list[Log]:
     Raises:
         SettingsError: One of them cannot be read.
     """
+    kept = folder / FOLDER
+    if kept.exists() and not kept.is_dir():
+        raise SettingsError(f"{kept}: expected the folder of the event logs, found a file: {DAMAGED}")
     logs = []
-    for path in sorted((folder / FOLDER).glob(f"*{ENDING}*.gz")):
+    for path in sorted(kept.glob(f"*{ENDING}*.gz")):
         try:
             logs.append(read_log(gzip.decompress(path.read_bytes())))
-        except (OSError, EOFError, RemoteProtocolError) as error:
-            raise SettingsError(f"{path}: cannot be read: {error}") from None
+        except (OSError, EOFError, zlib.error, RemoteProtocolError) as error:
+            raise SettingsError(
+                f"{path}: cannot be read: {error}: expected an event log as the run left it: {DAMAGED}"
+            ) from None
     return logs
 
 

@@ -58,10 +58,17 @@ def read_ledger(folder: Path) -> Ledger:
         with (folder / "jobs.csv").open(encoding="utf-8", newline="") as file:
             return _ledger(table, csv.reader(file))
     except OSError as error:
-        where = f"{folder}: no folder of a live run: {Path(error.filename or '').name}: {error.strerror}"
-        raise SettingsError(f"{where}: expected one that `herdless run` has left") from None
+        found = f"{Path(error.filename or '').name}: {error.strerror}"
+        if not folder.is_dir():
+            found = "it is a file" if folder.exists() else "there is nothing of that name"
+        raise SettingsError(
+            f"{folder}: no folder of a live run: {found}: expected one that `herdless run` has left, "
+            "or that of one policy of a live `herdless compare`"
+        ) from None
     except (ValueError, KeyError, TypeError, IndexError, OverflowError, RecursionError, csv.Error) as error:
-        raise SettingsError(f"{folder}: {FILE} or jobs.csv cannot be read: {error!r}") from None
+        raise SettingsError(
+            f"{folder}: {FILE} or jobs.csv cannot be read: {error!r}: take another copy of the run"
+        ) from None
 
 
 def _ledger(table: Mapping[str, Any], rows: Iterator[list[str]]) -> Ledger:

@@ -99,7 +99,8 @@ def _checks(summary: Mapping[str, Any]) -> Markup | None:
         lines.append(_line("ok" if check["holds"] else "broken", text))
     if audit := summary.get("audit"):
         first, *more = audit_lines(audit)
-        lines.append(_line("ok" if audit["holds"] else "broken", f"{capital(first)}."))
+        mark = "note" if audit["unchecked"] else "ok"
+        lines.append(_line(mark if audit["holds"] else "broken", f"{capital(first)}."))
         lines += [_line("note", f"{capital(text.strip())}.") for text in more]
     lines += [_line("broken", f"Invalid: {reason}") for reason in summary.get("invalid", [])]
     lines += [_line("note", text) for text in [*_steadiness(summary), *_machine(summary)]]

@@ -139,7 +139,12 @@ def test_without_its_logs_a_run_says_what_it_could_not_check(copy) -> None:
     shutil.rmtree(copy / "events")
 
     found = audit_folder(copy).found
-    assert found.holds and found.traced == 0 and "no event log of router-1, router-2" in found.unchecked[0]
+    assert (
+        found.holds
+        and not found.complete
+        and found.traced == 0
+        and "no event log of router-1, router-2" in found.unchecked[0]
+    )
 
 
 def test_a_folder_of_another_kind_is_a_mistake_of_the_user(tmp_path, run, herdless) -> None:

@@ -141,6 +141,14 @@ def test_another_file_is_refused(data) -> None:
         read_log(data)
 
 
+def test_a_record_of_an_unknown_kind_is_refused(tmp_path) -> None:
+    for unknown in (77, code(Kind.ENDED, 4)):
+        log = small(tmp_path / str(unknown), 10)
+        log.append(unknown, 0, 0, 0, 0.0, 1, 1, -1, -1)
+        with pytest.raises(RemoteProtocolError, match="unknown kinds or outcomes"):
+            read_log(log.path.read_bytes())
+
+
 WRITER = """
 import sys
 from router.process.eventlog import EventLog

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from dataclasses import replace
 
 import pytest
 
 from router.protocol.errors import SettingsError
+from services.audit.story import tell
+from services.cli.main import run_command
 from services.lab.audit import check_counters, story_of
 from services.lab.folder import make_folder, write_summary
 from services.lab.ledger import COLUMNS, read_ledger
 from services.lab.scrape import Samples
 from services.scenario import Scenario, parse_scenario
-from services.simulator.recording import Recording
+from services.simulator.recording import Recording, ledger_of
 from services.simulator.run import simulate
 
 SCENARIO = """
@@ -153,3 +156,126 @@ def test_a_ledger_that_is_damaged_is_said_to_be(tmp_path, ledger: str, jobs: str
     (tmp_path / "jobs.csv").write_text(f"{','.join(COLUMNS)}\n{jobs}\n" if jobs else f"{','.join(COLUMNS)}\n")
     with pytest.raises(SettingsError, match=r"ledger\.json or jobs\.csv cannot be read"):
         read_ledger(tmp_path)
+
+
+@pytest.fixture
+def left(tmp_path):
+    """What a live run of one job leaves, but for its event logs and metrics."""
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "ledger.json").write_text(json.dumps(LEDGER))
+    (folder / "jobs.csv").write_text(f"{','.join(COLUMNS)}\n0,0,1,router-1,a-1,served,\n")
+    return folder
+
+
+@pytest.fixture
+def herdless(capsys):
+    """Runs a command: exit code, standard output, standard error."""
+
+    def command(*arguments):
+        return run_command([str(argument) for argument in arguments]), *capsys.readouterr()
+
+    return command
+
+
+def test_a_run_without_event_logs_is_not_called_added_up(left, herdless) -> None:
+    code, out, _ = herdless("audit", left)
+    assert code == 4 and "adds up" not in out
+    assert out.splitlines()[0] == (
+        "audit: 1 jobs sent, 0 followed from end to end: no event log is there, so no job could be checked"
+    )
+    assert "  not checked: no event log of router-1: " in out and "  not checked: no final metrics in " in out
+    code, out, _ = herdless("audit", left, "--json")
+    assert code == 4 and len(json.loads(out)["unchecked"]) == 2
+
+
+def test_what_is_missing_in_part_is_not_called_added_up_either(left, herdless) -> None:
+    (left / "metrics").mkdir()
+    (left / "metrics" / "router-1.txt").write_text("herdless_router_servers 1\nherdless_router_jobs_total 1\n")
+    code, out, _ = herdless("audit", left)
+    assert code == 3 and "router-1 counts 1 arrivals, but 0 ends" in out  # what is wrong outweighs what is missing
+
+    (left / "metrics" / "router-1.txt").write_text("herdless_router_servers 1\n")
+    assert herdless("audit", left)[0] == 4
+
+
+def test_a_story_says_which_logs_are_missing(left, herdless) -> None:
+    code, out, _ = herdless("story", left, 0)
+    assert code == 0 and out.splitlines()[-1] == "  router-1 has left no event log"
+
+
+def test_a_story_of_which_the_servers_say_nothing() -> None:
+    recording = Recording()
+    run = simulate(scenario(), wrap=recording.watch)
+    of_router, of_servers = recording.logs()
+    ledger = ledger_of(run)
+    server = ledger.servers[ledger.server[0]]
+
+    assert tell(ledger, [of_router, of_servers], 0).missing == []
+    assert f"the process of {server} has left no event log" in tell(ledger, [of_router], 0).missing
+
+
+EMPTY = gzip.compress(bytes(1000))
+TORN = EMPTY[:10] + b"\x07" + EMPTY[11:]
+"""Behind the 10 bytes of a gzip header stands a block of type 3, which RFC 1951 (3.2.3) keeps free."""
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "said"),
+    [
+        ("events", b"", "events: expected the folder of the event logs, found a file"),
+        ("events/router-1.events.gz", b"junk", "cannot be read: Not a gzipped file"),
+        ("events/router-1.events.gz", EMPTY[:-9], "cannot be read: Compressed file ended"),
+        ("events/router-1.events.gz", EMPTY, "cannot be read: no event log"),
+        ("events/router-1.events.gz", TORN, "cannot be read: Error -3"),
+    ],
+)
+@pytest.mark.parametrize("command", ["audit", "story"])
+def test_a_damaged_log_is_named(left, herdless, command, file, content, said) -> None:
+    (left / file).parent.mkdir(exist_ok=True)
+    (left / file).write_bytes(content)
+    code, out, err = herdless(command, left, *(["0"] if command == "story" else []))
+    assert code == 2 and not out and f"herdless: {left / file.partition('/')[0]}" in err
+    assert said in err and "take another copy of the run, or move this file away" in err
+
+
+@pytest.mark.parametrize("content", [b"\xff", b"herdless_router_jobs_total x\n"])
+def test_damaged_metrics_are_named(left, herdless, content) -> None:
+    (left / "metrics").mkdir()
+    (left / "metrics" / "router-1.txt").write_bytes(content)
+    code, _, err = herdless("audit", left)
+    assert (
+        code == 2 and "metrics/router-1.txt: cannot be read: " in err and "expected metrics as the run left them" in err
+    )
+
+
+@pytest.mark.parametrize("command", ["audit", "story"])
+def test_what_is_no_folder_of_a_run_is_said_to_be_none(tmp_path, herdless, command) -> None:
+    job = ["0"] if command == "story" else []
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "odd").mkdir()
+    (tmp_path / "odd" / "summary.json").write_text("3")
+    for name, found in (
+        ("nowhere", "there is nothing of that name"),
+        ("file", "it is a file"),
+        ("odd", "ledger.json: No such file or directory"),
+    ):
+        code, out, err = herdless(command, tmp_path / name, *job)
+        assert code == 2 and not out
+        assert f"{tmp_path / name}: no folder of a live run: {found}: expected one that `herdless run` has left" in err
+
+
+@pytest.mark.parametrize(
+    ("job", "said"),
+    [
+        ("x", "JOB = 'x': expected the number of a job"),
+        ("1.5", "JOB = '1.5': expected the number of a job"),
+        ("", "JOB = '': expected the number of a job"),
+        ("1", "job 1: there is none of that number in"),
+        ("9" * 30, "expected one of its 1 jobs, from 0 to 0"),
+        ("9" * 5000, "expected the number of a job"),
+    ],
+)
+def test_a_job_that_is_not_there_is_a_mistake_of_the_user(left, herdless, job, said) -> None:
+    code, out, err = herdless("story", left, job)
+    assert code == 2 and not out and said in err

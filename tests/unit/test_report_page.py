@@ -56,6 +56,8 @@ def test_it_says_whether_the_run_adds_up() -> None:
     fine, broken = (made(summary(audit=audit | {"holds": holds})) for holds in (True, False))
     assert "✓Audit: 40 jobs sent, 38 followed from end to end: everything adds up.·Lost: 2." in fine.text
     assert "✗Audit: 40 jobs sent, 38 followed from end to end: the books do not balance." in broken.text
+    part = made(summary(audit=audit | {"unchecked": ["x"], "logs": [{}]}))
+    assert "·Audit: 40 jobs sent, 38 followed from end to end: not everything could be checked; " in part.text
 
 
 def test_it_has_headings_headers_and_names_for_figures(page) -> None:
