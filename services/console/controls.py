@@ -19,16 +19,20 @@ HIGHEST_LOAD = 10.0
 SHORT = 200
 
 
+KINDS = {400: "request", 403: "may_not", 404: "not_found", 502: "cluster"}
+"""What is wrong, by HTTP status: the request, this console, what is named, or an answer of the cluster."""
+
+
 class Refused(Exception):
     """Why something was not done.
 
     Args:
-        status: The HTTP status. `message`: what was expected, what was found, what to do.
+        status: One of `KINDS`. `message`: what was expected, what was found, what to do.
     """
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
-        self.status = status
+        self.status, self.kind = status, KINDS[status]
 
 
 class Owned(Protocol):

@@ -11,7 +11,7 @@ from typing import Any
 
 from aiohttp import web
 
-from router.process.access import access_from_environment
+from router.process.access import token_from_environment
 from router.process.logs import Strangers, log_to_standard_error
 from router.process.serve import Listen, serve
 from router.process.serve import run as run_loop
@@ -21,7 +21,7 @@ from services.console.controls import Controls, Owned, allowed
 from services.console.local import LocalCluster
 from services.console.parameters import policy_forms
 from services.console.places import Attached, Http, Places, make_session
-from services.console.security import make_token
+from services.console.security import PageAccess
 from services.console.status import SERIES
 from services.console.web import ConsoleWeb
 from services.lab.errors import RunInvalid
@@ -121,15 +121,15 @@ async def console_application(
         places: Where the processes are.
         owned: The cluster, if the console runs it.
     """
-    token, scenario, access = make_token(), settings.scenario, access_from_environment()
+    scenario, access = settings.scenario, PageAccess(token_from_environment())
     watch = Watch(scenario, settings.routers, settings.load)
     can = allowed(owned is not None, settings.read_only, bool(settings.load))
     async with make_session() as session:
         asks = Http(session)
-        collector = Collector(scenario, places, asks, watch, about(scenario, can, token, access.needed))
+        collector = Collector(scenario, places, asks, watch, about(scenario, can, access.page, access.needed))
         controls = Controls(places, asks, watch, collector, owned, can)
         pages = ConsoleWeb(
-            collector.viewers, controls.carry_out, token, settings.names, lambda: bool(collector.fleet.places), access
+            collector.viewers, controls.carry_out, access, settings.names, lambda: bool(collector.fleet.places)
         )
         looking = asyncio.create_task(collector.run())
         try:

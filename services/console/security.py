@@ -1,4 +1,4 @@
-"""Who may read the page and who may change something: headers, hosts, and the same-origin check."""
+"""Who may read the page and who may change something: headers, hosts, the token, and the same-origin check."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ import hmac
 import secrets
 from collections.abc import Mapping
 from ipaddress import ip_address
+
+from aiohttp import web
+
+from router.process.access import Access
 
 TOKEN_HEADER = "X-Herdless-Token"
 
@@ -23,9 +27,21 @@ HEADERS: Mapping[str, str] = {
 }
 
 
-def make_token() -> str:
-    """A secret that only a page of this console can read."""
-    return secrets.token_urlsafe(24)
+class PageAccess(Access):
+    """Lets in the pages of one console alone, and, where the cluster has a token, with that.
+
+    Args:
+        token: Of the cluster; `None`: there is none.
+        page: The secret of the pages; left out: a new one.
+    """
+
+    def __init__(self, token: str | None, page: str | None = None) -> None:
+        super().__init__(token)
+        self.page = page or secrets.token_urlsafe(24)
+
+    def page_fault(self, request: web.BaseRequest) -> str:
+        """What speaks against a request: see the function of that name."""
+        return page_fault(request.headers, request.scheme, self.page)
 
 
 def host_fault(host: str | None, names: tuple[str, ...] = ()) -> str:

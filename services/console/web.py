@@ -5,22 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 import mimetypes
-from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Any
 
 from aiohttp import web
 
-from router.process.access import CHALLENGE, Access, request_fault
-from router.process.limits import CONNECTIONS, Connections, TooSlow, body_of
+from router.process.access import Access
+from router.process.limits import REFUSALS, Connections, body_of, refusals
 from router.process.metrics import Metric, Metrics
-from router.process.web import shows
-from router.protocol.http import MAX_BODY_BYTES
+from router.process.web import Handler, Route, application, error_reply, looking, reply, shows
 from services.console.controls import Refused
-from services.console.security import HEADERS, host_fault, page_fault
-from services.console.viewers import Viewers
+from services.console.security import HEADERS, PageAccess, host_fault
+from services.console.viewers import MOST_VIEWERS, Viewers
 
 WRITE_LIMIT_S = 5.0
 MACHINES = ("/health", "/ready", "/metrics")
@@ -29,13 +27,12 @@ ACTIONS = ("policy", "load", "drain", "kill", "add")
 
 REFUSED = Metric(
     "herdless_console_http_refusals_total",
-    "Requests refused: changes without the token or not from a page of this console, slow bodies, viewers too many",
+    "HTTP requests refused, by reason; `limit`: connections or pages too many",
     "counter",
     ("reason",),
 )
 
 CarryOut = Callable[[str, Any], Awaitable[dict[str, Any]]]
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class ConsoleWeb:
@@ -44,40 +41,43 @@ class ConsoleWeb:
     Args:
         viewers: Who is told of what happens.
         carry_out: Does what a page asks for.
-        token: The secret of the pages.
+        access: Who may change something.
         names: Names with a dot by which the console may be reached.
         ready: Whether the cluster has been seen.
-        access: Who may change something; left out: whoever reaches the console.
     """
 
     def __init__(
         self,
         viewers: Viewers,
         carry_out: CarryOut,
-        token: str,
+        access: PageAccess,
         names: tuple[str, ...],
         ready: Callable[[], bool],
-        access: Access | None = None,
     ) -> None:
-        self._access = access or Access(None)
-        self._refused = Counter({"token": 0, "page": 0, "slow": 0, "limit": 0})
-        self._connections = Connections(refusals=self._refused)
-        self._metrics = console_metrics(self._refused)
-        self._viewers, self._carry_out, self._token, self._names, self._ready = viewers, carry_out, token, names, ready
+        self._connections = Connections()
+        self._metrics = console_metrics(access, self._connections)
+        self._viewers, self._carry_out, self._access = viewers, carry_out, access
+        self._names, self._ready = names, ready
         # Read once: what is not among them does not exist, whatever path is asked for.
         self._files = read_files()
 
     def application(self) -> web.Application:
         """The application."""
-        app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[self._guard])
-        app[CONNECTIONS] = self._connections
-        app.router.add_get("/health", self.get_health)
-        app.router.add_get("/ready", self.get_ready)
-        app.router.add_get("/metrics", shows(self._metrics))
-        app.router.add_get("/v1/events", self.get_events)
-        app.router.add_post("/v1/do/{action}", self.post_action)
-        app.router.add_post("/v1/login", self.post_login)
-        app.router.add_get("/{path:.*}", self.get_file)
+        app = application(
+            (
+                looking("/health", self.get_health),
+                looking("/ready", self.get_ready),
+                looking("/metrics", shows(self._metrics)),
+                looking("/v1/events", self.get_events),
+                Route("POST", "/v1/do/{action}", self.post_action),
+                Route("POST", "/v1/login", self.post_login),
+                looking("/{path:.*}", self.get_file),
+            ),
+            self._access,
+            self._connections,
+        )
+        app.middlewares.insert(0, self._check_host)
+        app.on_response_prepare.append(_add_headers)
         app.on_shutdown.append(self._shut_down)
         return app
 
@@ -85,35 +85,26 @@ class ConsoleWeb:
         self._viewers.end_all()
 
     @web.middleware
-    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def _check_host(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         fault = "" if request.path in MACHINES else host_fault(request.headers.get("Host"), self._names)
-        try:
-            response = error(421, fault) if fault else await handler(request)
-        except TooSlow as refusal:
-            response = error(408, str(refusal))
-            response.force_close()
-        except web.HTTPException as refusal:
-            response = error(refusal.status, refusal.reason)
-        if not response.prepared:
-            response.headers.update(HEADERS)
-        return response
+        return error_reply(421, "host", fault) if fault else await handler(request)
 
     # -- reading ------------------------------------------------------------------------------
 
     async def get_health(self, _: web.Request) -> web.Response:
         """The process runs."""
-        return web.json_response({"status": "ok", "role": "console"})
+        return reply({"status": "ok", "role": "console"})
 
     async def get_ready(self, _: web.Request) -> web.Response:
         """The cluster has been seen."""
         ready = self._ready()
-        return web.json_response({"ready": ready}, status=200 if ready else 503)
+        return reply({"ready": ready}, 200 if ready else 503)
 
     async def get_file(self, request: web.Request) -> web.Response:
         """The page, or a file of it."""
         found = self._files.get(request.path if request.path != "/" else "/index.html")
         if found is None:
-            return error(404, f"no {request.path:.80}")
+            return error_reply(404, "not_found", f"no {request.path:.80}")
         body, content_type = found
         return web.Response(body=body, content_type=content_type, charset="utf-8")
 
@@ -121,9 +112,9 @@ class ConsoleWeb:
         """Everything that happens, as server-sent events; the first one is `hello`."""
         viewer = self._viewers.join()
         if viewer is None:
-            self._refused["limit"] += 1
-            return error(503, "too many pages are open")
-        headers = {**HEADERS, "Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-store",
+            self._connections.refusals["limit"] += 1
+            return error_reply(503, "limit", f"{MOST_VIEWERS} pages are open, the limit")
+        headers = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-store",
                    "X-Accel-Buffering": "no"}  # fmt: skip
         response = web.StreamResponse(headers=headers)
         try:
@@ -145,44 +136,31 @@ class ConsoleWeb:
         """Change something."""
         action = request.match_info["action"]
         if action not in ACTIONS:
-            return error(404, f"no {action:.40}; there are {', '.join(ACTIONS)}")
-        if (answer := self._refuse(request)) is not None:
-            return answer
+            return error_reply(404, "not_found", f"no {action:.40}; there are {', '.join(ACTIONS)}")
         try:
-            return web.json_response(await self._carry_out(action, json.loads(await body_of(request))))
+            body = json.loads(await body_of(request))
         except (ValueError, RecursionError) as mistake:
-            return error(400, f"the body is not valid JSON: {mistake}")
+            return error_reply(400, "json", f"the body is not valid JSON: {mistake}")
+        try:
+            return reply(await self._carry_out(action, body))
         except Refused as refusal:
-            return error(refusal.status, str(refusal))
+            return error_reply(refusal.status, refusal.kind, str(refusal))
 
     async def post_login(self, request: web.Request) -> web.Response:
-        """Say whether the page may change something."""
-        refusal = self._refuse(request)
-        return web.json_response({"login": True}) if refusal is None else refusal
-
-    def _refuse(self, request: web.Request) -> web.Response | None:
-        """What is answered to a request that may change nothing; of its body nothing is read."""
-        if not self._access.allows(request.headers):
-            self._refused["token"] += 1
-            response = error(401, f"{request.method} {request.path}: {request_fault(request.headers)}")
-            response.headers["WWW-Authenticate"] = CHALLENGE
-            return response
-        if fault := page_fault(request.headers, request.scheme, self._token):
-            self._refused["page"] += 1
-            return error(403, fault)
-        return None
+        """Say that the page may change something: else it does not come here."""
+        return reply({"login": True})
 
 
-def console_metrics(refused: Mapping[str, float]) -> Metrics:
+async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:
+    for name, value in HEADERS.items():
+        response.headers.setdefault(name, value)
+
+
+def console_metrics(access: Access, connections: Connections) -> Metrics:
     """The metrics of a console."""
     metrics = Metrics()
-    metrics.add(REFUSED, lambda: refused)
+    metrics.add(REFUSED, lambda: refusals(access, connections), [(reason,) for reason in REFUSALS])
     return metrics
-
-
-def error(status: int, message: str) -> web.Response:
-    """Answer why something is not done."""
-    return web.json_response({"error": message}, status=status)
 
 
 def read_files() -> dict[str, tuple[bytes, str]]:

@@ -21,9 +21,9 @@ pytest.importorskip("playwright", reason="playwright is not installed: make setu
 from aiohttp.test_utils import TestServer
 from playwright.async_api import Page, expect
 
-from router.process.access import Access
 from services.console.controls import allowed
 from services.console.main import about
+from services.console.security import PageAccess
 from services.console.viewers import Viewers
 from services.console.web import ConsoleWeb
 from services.scenario import parse_scenario
@@ -175,7 +175,7 @@ class Recorded:
         async def refuse(action: str, body: Any) -> dict[str, Any]:
             raise AssertionError(f"nothing is asked for here, found {action}: {body}")
 
-        return ConsoleWeb(self.viewers, refuse, "token", (), lambda: True).application()
+        return ConsoleWeb(self.viewers, refuse, PageAccess(None, "token"), (), lambda: True).application()
 
 
 class Locked(Recorded):
@@ -198,7 +198,7 @@ class Locked(Recorded):
             self.done.append(action)
             return {}
 
-        return ConsoleWeb(self.viewers, note, "token", (), lambda: True, Access(SECRET)).application()
+        return ConsoleWeb(self.viewers, note, PageAccess(SECRET, "token"), (), lambda: True).application()
 
 
 @asynccontextmanager

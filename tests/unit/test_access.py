@@ -21,7 +21,7 @@ from router.protocol.errors import SettingsError
 from router.protocol.notices import encode_notice
 from router.protocol.stream import Request
 from services.cli import run_command
-from services.console.security import TOKEN_HEADER
+from services.console.security import TOKEN_HEADER, PageAccess
 from services.console.viewers import Viewers
 from services.console.web import ConsoleWeb
 from services.lab.attach import put_policy
@@ -311,7 +311,7 @@ async def test_the_console_asks_for_the_token_before_it_asks_for_a_page_of_its_o
         return {}
 
     page = {"Content-Type": "application/json", TOKEN_HEADER: "page"}
-    web_interface = ConsoleWeb(Viewers(dict), carry_out, "page", (), lambda: True, Access(SECRET))
+    web_interface = ConsoleWeb(Viewers(dict), carry_out, PageAccess(SECRET, "page"), (), lambda: True)
     async with TestClient(TestServer(web_interface.application())) as client:
         for path in ("/v1/login", "/v1/do/policy", "/v1/do/drain"):
             for headers, status in ((page, 401), (page | WRONG["another one"], 401), (RIGHT, 403)):

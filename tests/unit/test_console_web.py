@@ -14,7 +14,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from yarl import URL
 
 from services.console.controls import HIGHEST_LOAD, MOST_ADDED, Controls, Refused, allowed
-from services.console.security import TOKEN_HEADER, host_fault, page_fault
+from services.console.security import TOKEN_HEADER, PageAccess, host_fault, page_fault
 from services.console.viewers import Viewers
 from services.console.web import ConsoleWeb, read_files
 from tests.unit.console_peers import LOAD, ROUTERS, SERVERS, Cluster, collector, watch
@@ -36,10 +36,13 @@ class Site:
         self.done.append((action, body))
         if body == "refuse":
             raise Refused(400, "why not")
+        if body == "break":
+            raise ValueError("ours")
         return {"done": action}
 
     def application(self) -> web.Application:
-        return ConsoleWeb(self.viewers, self.carry_out, TOKEN, ("console.example",), lambda: self.ready).application()
+        access = PageAccess(None, TOKEN)
+        return ConsoleWeb(self.viewers, self.carry_out, access, ("console.example",), lambda: self.ready).application()
 
 
 @pytest.fixture
@@ -155,7 +158,7 @@ async def test_what_others_ask_for_is_not_done(
 ) -> None:
     async with client.post("/v1/do/kill", data="{}", headers=JSON | headers) as response:
         assert response.status == status
-        assert (await response.json())["error"]
+        assert (await response.json())["error"]["kind"] == {403: "page", 421: "host"}[status]
     assert site.done == []
 
 
@@ -165,14 +168,18 @@ def test_a_token_that_is_no_text_is_not_of_this_console() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "body", "status"),
-    [("load", b"{", 400), ("load", b"\xff", 400), ("load", b"[" * 20_000, 400), ("load", b" " * 70_000, 413),
-     ("load", b'"refuse"', 400), ("nothing", b"{}", 404), ("load/more", b"{}", 405)],
+    ("path", "body", "status", "kind"),
+    [("load", b"{", 400, "json"), ("load", b"\xff", 400, "json"), ("load", b"[" * 20_000, 400, "json"),
+     ("load", b" " * 70_000, 413, "too_long"), ("load", b'"refuse"', 400, "request"),
+     ("load", b'"break"', 500, "internal"), ("nothing", b"{}", 404, "not_found"), ("load/more", b"{}", 405, "method")],
 )  # fmt: skip
-async def test_requests_that_are_not_understood(client: Client, path: str, body: bytes, status: int) -> None:
+async def test_requests_that_are_not_understood(client: Client, path: str, body: bytes, status: int, kind: str) -> None:
     async with client.post(f"/v1/do/{path}", data=body, headers=JSON) as response:
         assert response.status == status
-        assert (await response.json())["error"]
+        error = (await response.json())["error"]
+        assert error["kind"] == kind and error["message"]
+        assert response.headers["X-Content-Type-Options"] == "nosniff"
+        assert response.headers.get("Allow") == ("GET, HEAD" if status == 405 else None)
 
 
 async def test_a_stream_begins_with_hello_and_ends_with_the_console(client: Client, site: Site) -> None:

@@ -115,7 +115,7 @@ export class Controls {
       const answer = await response.json();
       if (response.status === 401) this.#login.forget("The console no longer takes that token.");
       if (response.ok) this.#say("done", "Done.");
-      else this.#say("wrong", answer.error ?? `refused (${response.status})`);
+      else this.#say("wrong", answer.error?.message ?? `refused (${response.status})`);
     } catch {
       this.#say("wrong", "The console does not answer.");
     }

@@ -48,7 +48,7 @@ export class Login {
     let why = "The console does not answer.";
     try {
       const response = await fetch("v1/login", { method: "POST", headers: this.headers(), body: "{}" });
-      why = response.ok ? "" : response.status === 401 ? "That is not the token of this cluster." : (await response.json()).error;
+      why = response.ok ? "" : response.status === 401 ? "That is not the token of this cluster." : (await response.json()).error.message;
     } catch (error) {
       if (error instanceof TypeError && !/^[\x21-\x7e]+$/.test(token)) why = "That is no token.";
     }
