@@ -109,8 +109,11 @@ def access_from_environment() -> Access:
 def token_from_environment() -> str | None:
     """The token that the environment of this process says now; `None`: there is none.
 
+    Rule: an empty variable says nothing while the other one has a token. Alone it is a mistake: whoever sets it means
+    to have a token, and would have none.
+
     Raises:
-        SettingsError: The file cannot be read, or what it holds is no token.
+        SettingsError: The file cannot be read, or what it holds is no token; or a variable is set, but empty.
     """
     if name := os.environ.get(TOKEN_FILE):
         try:
@@ -120,8 +123,12 @@ def token_from_environment() -> str | None:
         except (OSError, UnicodeError) as error:
             why = getattr(error, "strerror", None) or "it is not plain text"
             raise SettingsError(f"{TOKEN_FILE} = {name}: the token cannot be read: {why}") from None
-    token = os.environ.get(TOKEN)
-    return _checked(token, TOKEN) if token else None
+    if token := os.environ.get(TOKEN):
+        return _checked(token, TOKEN)
+    for variable in (TOKEN_FILE, TOKEN):
+        if variable in os.environ:
+            raise SettingsError(f"{variable} is set, but empty: give it a value, or unset it if no token is wanted")
+    return None
 
 
 def _checked(token: str, where: str) -> str:

@@ -43,15 +43,18 @@ def with_access(command: Callable[..., int]) -> Callable[..., int]:
         )
         own.append(
             inspect.Parameter(
-                option.strip("-").replace("-", "_"), inspect.Parameter.KEYWORD_ONLY, default="",
-                annotation=Annotated[str, found],
+                option.strip("-").replace("-", "_"), inspect.Parameter.KEYWORD_ONLY, default=None,
+                annotation=Annotated[str | None, found],
             )
         )  # fmt: skip
 
     @wraps(command)
     def run(**arguments: Any) -> int:
         for option, variable, _ in _OPTIONS:
-            if value := arguments.pop(option.strip("-").replace("-", "_")):
+            value = arguments.pop(option.strip("-").replace("-", "_"))
+            if value == "":  # of a variable that is empty, perhaps; without it less would be protected than is meant
+                raise SettingsError(f'{option} "": expected the name of a file, found nothing: leave it out for none')
+            if value is not None:
                 os.environ[variable] = value
         access_from_environment()  # a mistake in it is told before anything is begun
         return command(**arguments)

@@ -115,9 +115,37 @@ def test_a_file_that_is_not_there_is_named(
     with pytest.raises(SettingsError, match=f"{TOKEN_FILE} = .*/none: the token cannot be read: No such file"):
         access_from_environment()
     # An option is put where the environment has it.
-    monkeypatch.setenv(TOKEN_FILE, "")
+    monkeypatch.delenv(TOKEN_FILE)
     code = run_command(["policy", "pull", "--routers", "127.0.0.1:1", "--token-file", str(tmp_path / "none")])
     assert code == 2 and "/none: the token cannot be read" in capsys.readouterr().err
+
+
+def test_an_empty_variable_is_no_word_for_no_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable, other in ((TOKEN, TOKEN_FILE), (TOKEN_FILE, TOKEN)):
+        monkeypatch.setenv(variable, "")
+        monkeypatch.delenv(other, raising=False)
+        with pytest.raises(SettingsError, match=f"{variable} is set, but empty: give it a value, or unset it"):
+            access_from_environment()
+
+
+def test_an_empty_variable_beside_a_token_says_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(SECRET)
+    for file_variable, variable in ((str(file), ""), ("", SECRET)):
+        monkeypatch.setenv(TOKEN_FILE, file_variable)
+        monkeypatch.setenv(TOKEN, variable)
+        assert access_from_environment().headers() == RIGHT
+
+
+@pytest.mark.parametrize("option", ["--token-file", "--tls-cert", "--tls-key", "--tls-ca", "--tls-client-ca"])
+@pytest.mark.parametrize("also", ["", "a-token-from-the-environment"])
+def test_an_option_that_is_empty_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], option: str, also: str
+) -> None:
+    if also:
+        monkeypatch.setenv(TOKEN, also)
+    assert run_command(["policy", "pull", "--routers", "127.0.0.1:1", option, ""]) == 2
+    assert f'{option} "": expected the name of a file, found nothing' in capsys.readouterr().err
 
 
 def test_a_token_is_made_once_and_for_its_owner_alone(
@@ -343,8 +371,9 @@ async def test_clients_of_ours_send_the_token_and_never_say_it(
     async with running("jsq", token=SECRET) as router:
         url = str(router.client.make_url("/")).rstrip("/")
         other = SECRET[::-1]
-        for token, matches in ((None, "no token"), (other, "another token")):
-            monkeypatch.setenv(TOKEN, token or "")
+        for environment, matches in (({}, "no token"), ({TOKEN: other}, "another token")):
+            for variable, token in environment.items():
+                monkeypatch.setenv(variable, token)
             with pytest.raises(SettingsError, match=f"PUT /v1/policy: {matches}") as error:
                 await put_policy([url], {"name": "random"})
             async with open_session() as session:
