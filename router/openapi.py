@@ -9,21 +9,9 @@ from pydantic import Field
 
 from router.protocol.http import MAX_BODY_BYTES, MAX_JOB_BYTES, MAX_KEY, OUR_MISTAKE, STATUS, TURNED_AWAY
 from router.protocol.messages import Outcome
-from router.protocol.openapi import (
-    SHOW_DESCRIPTION,
-    SHOW_METRICS,
-    Operation,
-    Parameter,
-    Part,
-    Reply,
-    Schema,
-    describe,
-    model_schemas,
-    ref,
-)
+from router.protocol.openapi import Count, Operation, Parameter, Part, Reply, Schema, describe, model_schemas, ref
 from router.registry import policy_names, policy_type
 
-Count = Annotated[int, Field(ge=0)]
 Amount = Annotated[float, Field(ge=0.0, lt=1e15)]
 Seconds = Annotated[float, Field(ge=0.0)]
 
@@ -195,6 +183,4 @@ _OPERATIONS = (
             503: Reply("It would not.", ref(Readiness, ready={"const": False})),
         },
     ),
-    SHOW_METRICS,
-    SHOW_DESCRIPTION,
 )  # fmt: skip

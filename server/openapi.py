@@ -8,22 +8,11 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from router.protocol.http import MAX_BODY_BYTES
-from router.protocol.openapi import (
-    SHOW_DESCRIPTION,
-    SHOW_METRICS,
-    Operation,
-    Parameter,
-    Part,
-    Reply,
-    Schema,
-    describe,
-    ref,
-)
+from router.protocol.openapi import Count, Operation, Parameter, Part, Reply, Schema, describe, ref
 
 LARGEST = 1e6
 """Of a rate, and of how many times as long services take; the least is one over it."""
 
-Count = Annotated[int, Field(ge=0)]
 Factor = Annotated[float, Field(ge=1.0 / LARGEST, le=LARGEST)]
 
 
@@ -135,6 +124,4 @@ _OPERATIONS = (
             503: Reply("They cannot: links are missing, or all of them drain.", ref(Readiness, ready={"const": False})),
         },
     ),
-    SHOW_METRICS,
-    SHOW_DESCRIPTION,
 )  # fmt: skip

@@ -6,9 +6,9 @@ What all processes have in common is said here once: how a refusal looks, what n
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 JSON = "application/json"
@@ -16,6 +16,7 @@ METRICS_TYPES = ("text/plain", "application/openmetrics-text")
 PATH = "/openapi.json"
 
 Schema = dict[str, Any]
+Count = Annotated[int, Field(ge=0)]
 
 
 class Part(BaseModel):
@@ -133,12 +134,12 @@ def describe(
 
     Args:
         title: Whose it is.
-        operations: What may be asked.
+        operations: What may be asked, metrics and this description apart.
         models: What its schemas point to by `ref`.
         schemas: Further ones, by name.
     """
     paths: dict[str, Schema] = {}
-    for operation in operations:
+    for operation in (*operations, *_OF_EVERY_PROCESS):
         paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation)
     return {
         "openapi": "3.1.0",
@@ -218,11 +219,10 @@ def _response(reply: Reply | None, kinds: Sequence[str]) -> Schema:
     return found
 
 
-# -- what every process answers ------------------------------------------------------------------
-
-
-SHOW_METRICS = Operation(
-    "GET", "/metrics", "Show the metrics to Prometheus",
-    {200: Reply("In the format that the header `Accept` asks for.", {"type": "string"}, METRICS_TYPES)},
+_OF_EVERY_PROCESS = (
+    Operation(
+        "GET", "/metrics", "Show the metrics to Prometheus",
+        {200: Reply("In the format that the header `Accept` asks for.", {"type": "string"}, METRICS_TYPES)},
+    ),
+    Operation("GET", PATH, "Give this description", {200: Reply("It.", ref(Description))}),
 )  # fmt: skip
-SHOW_DESCRIPTION = Operation("GET", PATH, "Give this description", {200: Reply("It.", ref(Description))})
