@@ -11,8 +11,9 @@ from router.protocol.messages import OUTCOMES
 from services.measure.records import Records
 from services.measure.sinkholes import sinkholes
 from services.scenario import Scenario, parse_scenario
-from services.simulator.checks import Checks
 from services.simulator.run import simulate
+from tests.swarm.story import Story
+from tests.swarm.watchers import Watchers
 
 FAILED = OUTCOMES.index("failed")
 SINK = 2  # the place of a-3
@@ -91,12 +92,13 @@ def test_a_server_that_hangs_absorbs_jobs_unless_it_is_remembered() -> None:
 @pytest.mark.parametrize("policy", [*POLICIES[1:3], 'name = "pull"\nfallback = "view"'])
 def test_nothing_is_miscounted_while_servers_are_set_aside_for_no_good_reason(policy: str, stale: str) -> None:
     # At load 0.6 a job is often there for 2 time units, so servers are set aside and let back all the time.
-    checks = Checks()
     routers = f'retries = 1\nmemory = {{hang = 2.0, forgive = 1.0}}\nstale_after = 1.5\nstale = "{stale}"'
-    simulate(scenario(policy, routers, duration=25.0), wrap=checks.watch)
-    checks.finish()
-    aside = [router.core.members.set_aside_total["hung"] for router in checks._routers]
-    assert sum(aside) > 10 and checks.quiet_points > 500
+    run = scenario(policy, routers, duration=25.0)
+    watchers = Watchers(run, Story(told=True))
+    simulate(run, wrap=watchers.watch)
+    watchers.finish()
+    assert sum(router.core.members.set_aside_total["hung"] for router in watchers.routers) > 10
+    assert sum(server.quiet_points for server in watchers.servers) > 500
 
 
 def test_a_run_tells_of_a_sinkhole_though_no_memory_was_asked_for() -> None:

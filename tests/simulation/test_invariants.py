@@ -6,17 +6,15 @@ from typing import Any
 
 import pytest
 
-from router.core import RouterCore
-from router.policies.pull import Pull
 from router.protocol.errors import InvariantViolation
-from router.protocol.messages import End, Report
 from router.registry import policy_names
-from server.core import ServerCore
 from services.scenario import Scenario, parse_scenario
-from services.simulator.checks import Checks
 from services.simulator.network import NO_DELAY, Delays
 from services.simulator.run import simulate
 from tests.property.variants import label, tables
+from tests.swarm.mutants import MUTANTS
+from tests.swarm.story import Story
+from tests.swarm.watchers import Watchers
 
 FLEETS = {
     "queues": ("servers = 3", "servers = 2\nrate = 2.0", ""),
@@ -74,13 +72,15 @@ def test_it_holds_for_every_parameter(table: dict[str, Any]) -> None:
 
 
 def watched(table: dict[str, Any], fleet: str, network: str) -> None:
-    checks = Checks()
-    run = simulate(scenario_on(fleet, table), delays=NETWORKS[network], wrap=checks.watch)
-    checks.finish()
-    assert checks.events > 3 * len(run.records.intended) > 300  # at least an arrival, a dispatch and an end a job
+    scenario = scenario_on(fleet, table)
+    watchers = Watchers(scenario, Story(told=True))
+    run = simulate(scenario, delays=NETWORKS[network], wrap=watchers.watch)
+    watchers.finish()
+    jobs = len(run.records.intended)
+    assert watchers.story.events > 3 * jobs > 300  # at least an arrival, a dispatch and an end a job
     if network == "no delay":
-        # Then every message has arrived before the next event: most events end quietly.
-        assert checks.quiet_points > len(run.records.intended)
+        # Then every message has arrived before the next event: the last one that comes of a job's end leaves none.
+        assert sum(server.quiet_points for server in watchers.servers) >= jobs
     assert (run.records.outcome >= 0).all()
     if fleet == "capacity":
         assert (run.records.outcome == 1).any()
@@ -88,72 +88,24 @@ def watched(table: dict[str, Any], fleet: str, network: str) -> None:
         assert (run.records.outcome == 2).any()
 
 
-# -- tests of the test: each kind of mistake is noticed -------------------------------------------
+# -- a test of the test: here, too, mistakes are noticed; `tests.swarm.test_mutants` has all of them ----------------
 
 
-def spoilt(table: dict[str, Any]) -> str:
-    """What is said of a run in which something is wrong."""
+@pytest.mark.parametrize(
+    ("mistake", "policy", "said"),
+    [
+        ("last_come_first_served", "random", "starts before"),
+        ("an_end_is_told_twice", "random", "a job ends twice"),
+        ("a_job_is_lost", "least_requests", "ends and"),
+        ("a_pull_message_is_used_twice", "pull", "pull-messages"),
+        ("a_length_is_misread", "jsq", "believes in"),
+    ],
+)
+def test_a_mistake_is_noticed(monkeypatch: pytest.MonkeyPatch, mistake: str, policy: str, said: str) -> None:
+    MUTANTS[mistake](monkeypatch)
     with pytest.raises(InvariantViolation) as caught:
-        watched(table, "queues", "no delay")
+        watched({"name": policy}, "queues", "no delay")
     # The story is part of the error and of its message: the latest events, the last of which is to blame.
     story = caught.value.story
     assert story and str(caught.value) == "\n  ".join((caught.value.what, *story))
-    return caught.value.what
-
-
-def test_a_job_that_overtakes_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Stack:
-        """A waiting room that serves the last to come."""
-
-        def __init__(self) -> None:
-            self.items: list[Any] = []
-            self.append = self.items.append
-            self.popleft = self.items.pop
-
-        def __len__(self) -> int:
-            return len(self.items)
-
-    made = ServerCore.__init__
-
-    def init(self: ServerCore, *args: Any, **kwargs: Any) -> None:
-        made(self, *args, **kwargs)
-        self._waiting = Stack()  # type: ignore[assignment]
-
-    monkeypatch.setattr(ServerCore, "__init__", init)
-    assert "which came earlier" in spoilt({"name": "random"})
-
-
-def test_an_end_that_is_told_twice_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    ended = ServerCore._end
-
-    def end(self: ServerCore, *args: Any) -> list[Any]:
-        return 2 * ended(self, *args)
-
-    monkeypatch.setattr(ServerCore, "_end", end)
-    assert "of a job that is not there" in spoilt({"name": "random"})
-
-
-def test_a_message_that_is_not_deleted_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Pull, "_drop", lambda self, message: None)
-    assert "pull-messages of" in spoilt({"name": "pull"})
-
-
-def test_a_view_that_is_wrong_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    reported = RouterCore._report
-
-    def report(self: RouterCore, event: Report, now: float) -> list[Any]:
-        return reported(self, event._replace(length=event.length + 1), now)
-
-    monkeypatch.setattr(RouterCore, "_report", report)
-    assert "believes in" in spoilt({"name": "jsq"})
-
-
-def test_a_job_that_is_lost_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    ended = RouterCore._end
-
-    def end(self: RouterCore, event: End, now: float) -> list[Any]:
-        effects = ended(self, event, now)
-        return [] if event.job == 17 else effects
-
-    monkeypatch.setattr(RouterCore, "_end", end)
-    assert "ends and" in spoilt({"name": "least_requests"})
+    assert said in caught.value.what

@@ -365,3 +365,27 @@ def a_table_grows_for_ever(patch: Patch) -> None:
         return right(self, event, now)
 
     patch.setitem(ServerCore._HANDLERS, ServiceEnded, ended)
+
+
+@mutant
+def a_job_is_lost(patch: Patch) -> None:
+    """The router keeps to itself that it has ended."""
+
+    def make(right: Any) -> Any:
+        def end(self: RouterCore, event: Any, now: float) -> Any:
+            effects = right(self, event, now)
+            return [] if event.job % 17 == 0 else effects
+
+        return end
+
+    _router(patch, "_end", make)
+
+
+@mutant
+def a_length_is_misread(patch: Patch) -> None:
+    """By one, whenever a server reports it."""
+
+    def make(right: Any) -> Any:
+        return lambda self, event, now: right(self, event._replace(length=event.length + 1), now)
+
+    _router(patch, "_report", make)

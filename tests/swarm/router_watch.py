@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from router.core import (
     Draining,
@@ -18,46 +17,36 @@ from router.protocol.messages import Dispatch, End, Probe, Pull, Report, Withdra
 from router.protocol.timer import StartTimer
 from tests.swarm.cases import DELAYS
 from tests.swarm.fairness import Fairness
-from tests.swarm.watch import Pair, Story, Watched, job_of
+from tests.swarm.watch import Pair, Watched, job_of
 
-FROM_SERVERS = frozenset((End, Pull, Withdraw, Report))
+if TYPE_CHECKING:
+    from tests.swarm.watchers import Watchers
 
 
 class RouterWatch(Watched):
     """A router's core, with the jobs that it must give back and the messages that it must hold."""
 
-    def __init__(
-        self,
-        core: Any,
-        story: Story,
-        world: Any,
-        used: dict[tuple[int, int], None],
-        retries: int,
-        doubles: Callable[[], float | None] | None,
-    ) -> None:
-        super().__init__(core, story, world)
-        self._doubles = doubles
+    def __init__(self, core: Any, watchers: Watchers) -> None:
+        super().__init__(core, core.id, watchers)
         self.pairs: dict[str, Pair] = {}
+        self.needs = core.policy.needs
         self.closed = False
-        self._used = used  # pull-messages, of all servers, that some dispatch has used
-        self._retries = retries
         self._open: dict[int, list[str]] = {}  # by job: the servers that it was sent to
         self._flying: dict[int, int] = {}  # by dispatch: the job
         self._aloft: dict[int, None] = {}  # the jobs that are in flight
         self._outstanding: dict[str, int] = {}
         self._draining: dict[str, None] = {}
         self._held = 0
-        self._arrived = self._ended = self._doubled = self._unheld = 0
+        self._arrived = self._ended = self._unheld = 0
+        self._orphaned = 0  # ends that have come twice
         self._fairness = Fairness(self)
 
     def handle(self, event: Any, now: float) -> list[Any]:
         """Hand it on, and look at what comes of it."""
-        story = self.story
-        story.now = self.world.agenda.now
-        story.begins(self.core.id, event, now, story.now)
+        self.begins(event, now)
         touched = self._before(event)  # the pairs that this event is about
         effects: list[Any] = self.core.handle(event, now)
-        story.comes(effects)
+        self.story.comes(effects)
         self._after(event)
         for effect in effects:
             kind = type(effect)
@@ -77,36 +66,6 @@ class RouterWatch(Watched):
         for pair in touched:
             if pair.router is self:
                 self._agrees(pair)
-        if self._doubles is not None and type(event) in FROM_SERVERS and (after := self._doubles()) is not None:
-            if after == 0.0 or type(event) is not End:
-                self._double(event, now)
-            else:
-                self.world.agenda.at(story.now + after, self._double_later, event)
-        return effects
-
-    def _double_later(self, event: Any, now: float) -> None:
-        router = self.world.routers[self.core.id]
-        if router.core is self and router.alive and not router.hung:
-            self._double(event, now)
-
-    def _double(self, event: Any, now: float) -> None:
-        """The same message comes again."""
-        if type(event) is End:
-            self._doubled += 1
-        else:
-            pair = self.pairs.get(event.server)
-            if pair is None or pair.router is not self:
-                return
-            pair.other += 1
-        self.story.says(f"the next message comes twice to {self.core.id}")
-        effects = self.handle(event, now) if type(event) is not End else self._double_end(event, now)
-        if effects:
-            self.fail(f"of {event}, which came twice, came {effects}")
-
-    def _double_end(self, event: End, now: float) -> list[Any]:
-        self.story.begins(self.core.id, event, now, now)
-        effects: list[Any] = self.core.handle(event, now)
-        self._conserves()
         return effects
 
     # -- before and after ---------------------------------------------------------------------
@@ -149,6 +108,7 @@ class RouterWatch(Watched):
                 pair.news += 1
             self.closed = self.closed or type(event) is Draining
         if type(event) is PolicyChanged:
+            self.needs = self.core.policy.needs
             for pair in self.pairs.values():
                 self._drops_all(pair)
             self._fairness = Fairness(self)
@@ -167,8 +127,7 @@ class RouterWatch(Watched):
     def _joined(self, server: Any) -> None:
         if server.id in self.pairs:
             self.fail(f"{server.id} joins twice")
-        link = self.world.routers[self.core.id].by_server[server.id].link
-        pair = link.__dict__.setdefault("pairs", {}).setdefault(server.id, Pair(server.id))
+        pair = self.watchers.pair_at_router(self.core.id, server.id)
         pair.router = self
         self.pairs[server.id] = pair
         self._outstanding[server.id] = 0
@@ -182,7 +141,7 @@ class RouterWatch(Watched):
     # -- pull-messages ------------------------------------------------------------------------
 
     def _holds(self, pair: Pair, number: int) -> None:
-        if self.core.policy.needs.pull is not None and pair.id not in self._draining and number not in pair.held:
+        if self.needs.pull is not None and pair.id not in self._draining and number not in pair.held:
             pair.held[number] = None
             self._held += 1
 
@@ -213,8 +172,8 @@ class RouterWatch(Watched):
         if job in self._aloft:
             self.fail(f"job {job} is dispatched, but is in flight already")
         visited = self._open[job]
-        if not len(visited) <= self._retries:
-            self.fail(f"job {job} is dispatched more often than {self._retries} + 1 times")
+        if not len(visited) <= self.watchers.retries:
+            self.fail(f"job {job} is dispatched more often than {self.watchers.retries} + 1 times")
         if effect.server in visited:
             self.fail(f"job {job} comes to {effect.server} for the second time")
         visited.append(effect.server)
@@ -226,9 +185,9 @@ class RouterWatch(Watched):
             if not self._drops(pair, effect.number):
                 self.fail(f"{effect} uses a pull-message that is not held")
             used = (id(pair.origin), effect.number)
-            if used in self._used:
+            if used in self.watchers.used:
                 self.fail(f"{effect} uses a pull-message for the second time")
-            self._used[used] = None
+            self.watchers.used[used] = None
 
     def _job_ended(self, effect: EndJob) -> None:
         job = effect.job.id
@@ -253,11 +212,17 @@ class RouterWatch(Watched):
         if not (arrivals == self._arrived and ends == self._ended and core.in_system == inside == arrivals - ends):
             self.fail(f"{core.id} says {arrivals} arrivals, {ends} ends and {core.in_system} in its system; "
                         f"watched were {self._arrived}, {self._ended} and {inside}")  # fmt: skip
-        if len(self._flying) + core.probing != inside:
-            self.fail(f"{core.id} has {inside} jobs, of which {len(self._flying)} fly and {core.probing} wait "
+        flying = len(self._flying)
+        if flying + core.probing != inside:
+            self.fail(f"{core.id} has {inside} jobs, of which {flying} fly and {core.probing} wait "
                         "for answers")  # fmt: skip
-        if core.orphaned != self._doubled:
-            self.fail(f"{core.id} counts {core.orphaned} orphaned ends, there were {self._doubled}")
+        outstanding = 0
+        for server in core.servers.values():
+            outstanding += server.outstanding
+        if outstanding != flying:
+            self.fail(f"{core.id} counts {outstanding} own jobs at all servers, {flying} fly")
+        if core.orphaned != self._orphaned:
+            self.fail(f"{core.id} counts {core.orphaned} orphaned ends, there were {self._orphaned}")
         if core.unheld_withdrawals != self._unheld:
             self.fail(f"{core.id} counts {core.unheld_withdrawals} withdrawals of what it does not hold, "
                         f"there were {self._unheld}")  # fmt: skip
@@ -275,29 +240,35 @@ class RouterWatch(Watched):
         if self.core.members.held(known) != len(pair.held):
             self.fail(f"{self.core.id} holds {self.core.members.held(known)} pull-messages of {pair.id}, "
                         f"it was sent {list(pair.held)}")  # fmt: skip
-        if not pair.is_possible:
+        pull = self.needs.pull
+        if len(pair.held) > 1 and pull is not None and pull.stale != "duplicate" and not self.watchers.switched:
+            self.fail(f"{self.core.id} holds two pull-messages of {pair.id}: {list(pair.held)}")
+        if pair.there < 0 or pair.present < 0 or pair.back < 0 or pair.other < 0:
             self.fail(f"{self.core.id} has heard of {pair.id} what was never sent on this link")
-        if pair.is_up:
+        if pair.server is not None:
             truth = pair.there + pair.present + pair.back
             if mine != truth:
                 self.fail(f"{self.core.id} has {mine} jobs at {pair.id}; {pair.there} are on their way, "
                             f"{pair.present} there, {pair.back} on their way back")  # fmt: skip
-            if pair.is_quiet and pair.server is not None:
-                pair.server.agrees_with(self, pair, known)
+            if not (pair.there or pair.back or pair.other):
+                pair.server.agrees()
 
     def finish(self) -> None:
-        """The run is over and everything has come to rest."""
+        """The run is over and no job is left."""
         core = self.core
-        for id, aside in core.members.aside.items():
-            if "failed" in aside.whys or "hung" in aside.whys:
-                self.fail(f"{id} is set aside for ever: {list(aside.whys)}")
         if not (not self._open and core.in_system == 0):
             self.fail(f"{core.id} still has {core.in_system} jobs")
         for pair in self.pairs.values():
             self._agrees(pair)
             if self._outstanding[pair.id] != 0:
                 self.fail(f"{core.id} still counts jobs at {pair.id}")
-            told = self.world.agenda.now - pair.since > 2.0 * max(DELAYS)
+            told = self.story.now - pair.since > 2.0 * max(DELAYS)
             rate = core.servers[pair.id].rate
-            if told and pair.is_up and pair.server is not None and rate != pair.server.core.spec.rate:
+            if told and pair.server is not None and rate != pair.server.core.spec.rate:
                 self.fail(f"{core.id} believes in rate {rate} of {pair.id}")
+
+    def forgives(self) -> None:
+        """That has been so for long."""
+        for id, aside in self.core.members.aside.items():
+            if "failed" in aside.whys or "hung" in aside.whys:
+                self.fail(f"{id} is set aside for ever: {list(aside.whys)}")

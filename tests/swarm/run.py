@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from random import Random
 from typing import Any
 
@@ -17,12 +16,15 @@ from router.registry import make_policy
 from services.loadgen.workload import draw_workload
 from services.scenario import Scenario
 from services.simulator.faults import FaultyWorld
+from services.simulator.links import Link
 from services.simulator.network import Delays
 from tests.swarm.cases import DELAYS, Case
+from tests.swarm.doubles import DoublingWatch
 from tests.swarm.router_watch import RouterWatch
-from tests.swarm.server_watch import ServerWatch
 from tests.swarm.size import entries
-from tests.swarm.watch import Story
+from tests.swarm.story import Story
+from tests.swarm.watch import Pair
+from tests.swarm.watchers import Watchers
 
 MOST_STEPS = 200_000
 """So many things may happen after the last job has arrived."""
@@ -31,50 +33,61 @@ REMEMBERED = 150, 40
 """Entries that a core at rest may keep, and how many more for each peer."""
 
 
+class SwarmWatchers(Watchers):
+    """Watchers of a world in which links come and go: what lies between a router and a server is that of a link."""
+
+    def __init__(self, case: Case, world: SwarmWorld, scenario: Scenario, story: Story) -> None:
+        retries = case.options.get("retries", 0)
+        super().__init__(scenario, story, retries=retries, switched=bool(case.switches))
+        self._world = world
+        self._doubled = case.doubled
+        self._rng = Random(f"swarm:{case.seed}:doubles")
+
+    def router_watch(self, core: RouterCore) -> RouterWatch:
+        """A watcher for a router, to which messages may come twice."""
+        if not self._doubled:
+            return super().router_watch(core)
+        return DoublingWatch(core, self._world, self._doubled, self._rng)
+
+    def pair_at_router(self, router: str, server: str) -> Pair:
+        """That of the link which the router has."""
+        return _pair(self._world.routers[router].by_server[server].link, server)
+
+    def pair_at_server(self, server: str, router: str) -> Pair:
+        """That of the link which the server has."""
+        process = self._world.servers[self._world.process_of[server]]
+        return _pair(process.by_router[router].link, server)
+
+
+def _pair(link: Link, server: str) -> Pair:
+    pairs: dict[str, Pair] = link.__dict__.setdefault("pairs", {})
+    return pairs.setdefault(server, Pair(server))
+
+
 class SwarmWorld(FaultyWorld):
     """A world whose cores are watched.
 
     Attributes:
-        story: What happened.
+        story: What happened. `watchers`: who looks on.
         ends: Of each job, its outcome and reason, as the generator sees it.
+        process_of: The process of each server, by name.
     """
 
     def __init__(self, case: Case, scenario: Scenario, story: Story) -> None:
         self.story = story
         self.ends: dict[int, tuple[str, str]] = {}
+        self.process_of = {spec.id: process.name for process in scenario.processes() for spec in process.specs()}
+        self.watchers = SwarmWatchers(case, self, scenario, story)
         self._case = case
-        self._rng = Random(f"swarm:{case.seed}:doubles")
         self._uneven = Random(f"swarm:{case.seed}:links")
-        self._used: dict[tuple[int, int], None] = {}
-        self._watches: list[RouterWatch | ServerWatch] = []
-        self._process_of = {spec.id: process.name for process in scenario.processes() for spec in process.specs()}
-        delays = Delays(*case.delays)
-        super().__init__(scenario, self._ended, delays, wrap=self._watch, options=_options(case))
-
-    def _watch(self, core: Any) -> RouterWatch | ServerWatch:
-        watch: RouterWatch | ServerWatch
-        if isinstance(core, RouterCore):
-            doubles = partial(self._doubles, self._case.doubled) if self._case.doubled else None
-            watch = RouterWatch(core, self.story, self, self._used, self._case.options.get("retries", 0), doubles)
-        else:
-            patience = self._scenario.patience
-            in_service = patience is not None and patience.in_service
-            process = self._process_of[core.spec.id]
-            watch = ServerWatch(core, self.story, self, process, in_service, bool(self._case.switches))
-        self._watches.append(watch)
-        return watch
+        story.clock = lambda _: self.agenda.now
+        super().__init__(scenario, self._ended, Delays(*case.delays), wrap=self.watchers.watch, options=_options(case))
 
     def delays_of_link(self) -> tuple[float, float]:
         """Those of the case, or others for each link, so that a new link may be faster than a former one."""
         if not self._case.uneven:
             return super().delays_of_link()
         return self._uneven.choice(DELAYS), self._uneven.choice(DELAYS)
-
-    def _doubles(self, share: float) -> float | None:
-        """Whether a message comes twice, and how long after the first time."""
-        if self._rng.random() >= share:
-            return None
-        return self._rng.choice([0.0, 0.0, 1.0, 10.0])
 
     def _ended(self, effect: EndJob, now: float) -> None:
         job = effect.job.id
@@ -94,7 +107,7 @@ class SwarmWorld(FaultyWorld):
     def rerate(self, server_and_rate: tuple[str, float], now: float) -> None:
         """Another rate for a server, if it is there."""
         server, rate = server_and_rate
-        process = self.servers[self._process_of[server]]
+        process = self.servers[self.process_of[server]]
         if process.alive:
             process.rate(server, rate, now)
 
@@ -113,11 +126,15 @@ class SwarmWorld(FaultyWorld):
                 break
         forgiven = self._case.options.get("memory", {}).get("longest", 0.0)
         self.agenda.run_until(self.agenda.now + 2.0 * max(DELAYS) + 10.0 + forgiven)
+        self.story.now = self.agenda.now
         cores = [router.core for router in self.routers.values() if router.alive]
         cores += [core for servers in self.servers.values() if servers.alive for core in servers.cores.values()]
         for core in cores:
             core.finish()
             self._is_small(core)
+        for router in self.routers.values():
+            if router.alive:
+                router.core.forgives()
 
     def _at_rest(self) -> bool:
         return not any(
@@ -125,7 +142,7 @@ class SwarmWorld(FaultyWorld):
         )
 
     def _is_small(self, watch: Any) -> None:
-        peers = len(self._process_of) + len(self.routers)
+        peers = len(self.process_of) + len(self.routers)
         number, where = entries(watch.core)
         if number > REMEMBERED[0] + REMEMBERED[1] * peers:
             self.story.fail(f"{type(watch.core).__name__} at rest keeps {number} entries, most of them {where}")

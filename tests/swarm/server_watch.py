@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from router.jobs import OnceJob
 from router.policy import Job
 from router.protocol.messages import Dispatch, End, Probe
 from router.protocol.timer import StartTimer
 from server.core import Open, PatienceEnded, RouterJoined, RouterLeft, ServiceEnded
-from tests.swarm.watch import Pair, Story, Watched
+from tests.swarm.watch import Pair, Watched
+
+if TYPE_CHECKING:
+    from tests.swarm.watchers import Watchers
 
 SLACK = 1e-9
 
@@ -30,13 +33,14 @@ class Waiting:
 
 
 class ServerWatch(Watched):
-    """A server's core, with the line that its jobs stand in."""
+    """A server's core, with the line that its jobs stand in.
 
-    def __init__(self, core: Any, story: Story, world: Any, process: str, in_service: bool, switched: bool) -> None:
-        super().__init__(core, story, world)
-        self._process = process
-        self._abandons_in_service = in_service
-        self._switched = switched
+    Attributes:
+        quiet_points: How often no message was under way between it and any router.
+    """
+
+    def __init__(self, core: Any, watchers: Watchers) -> None:
+        super().__init__(core, core.spec.id, watchers)
         self._pairs: dict[str, Pair] = {}
         self._line: dict[Key, Waiting] = {}
         self._serving: dict[Key, Waiting] = {}
@@ -44,12 +48,12 @@ class ServerWatch(Watched):
         self._arrived = self._ended = 0
         self._opened = False
         self._longest = 0
+        self.quiet_points = 0
 
     def handle(self, event: Any, now: float) -> list[Any]:
         """Hand it on, and look at what comes of it."""
-        core, story = self.core, self.story
-        story.now = self.world.agenda.now
-        story.begins(core.spec.id, event, now, story.now)
+        core = self.core
+        self.begins(event, now)
         kind = type(event)
         left: list[Key] = []
         if kind is Dispatch:
@@ -63,7 +67,7 @@ class ServerWatch(Watched):
         length = core.length
         self._longest = max(self._longest, length + 1)
         effects: list[Any] = core.handle(event, now)
-        story.comes(effects)
+        self.story.comes(effects)
         if kind is RouterJoined:
             self._joined(event.router)
         ends = self._effects(effects, now)
@@ -82,6 +86,8 @@ class ServerWatch(Watched):
         self._leave(left, ends, now)
         self._starts(effects, now)
         self._conserves()
+        if effects or core.length != length:
+            self.agrees()
         return effects
 
     # -- what happens -------------------------------------------------------------------------
@@ -98,9 +104,7 @@ class ServerWatch(Watched):
     def _joined(self, router: str) -> None:
         if router in self._pairs:
             self.fail(f"{router} joins {self.core.spec.id} twice")
-        link = self.world.servers[self._process].by_router[router].link
-        id = self.core.spec.id
-        pair = link.__dict__.setdefault("pairs", {}).setdefault(id, Pair(id))
+        pair = self.watchers.pair_at_server(self.core.spec.id, router)
         pair.server = pair.origin = self
         pair.since = self.story.now
         self._pairs[router] = pair
@@ -158,7 +162,7 @@ class ServerWatch(Watched):
             if end is None or (waiting is None and serving is None):
                 continue
             served = end.outcome == "served"
-            if not (served == (serving is not None) or (end.outcome == "abandoned" and self._abandons_in_service)):
+            if not (served == (serving is not None) or (end.outcome == "abandoned" and self.watchers.in_service)):
                 self.fail(f"{end}, but it was {'in service' if serving is not None else 'waiting'}")
             gone = end.arrived + end.waiting + end.service
             exact = end.waiting >= 0.0 and end.service >= 0.0 and abs(gone - now) <= SLACK * max(1.0, now)
@@ -168,7 +172,7 @@ class ServerWatch(Watched):
             assert since is not None
             if end.arrived != since.arrived:
                 self.fail(f"{end} arrived at {since.arrived!r}")
-            patient = not served or not self._abandons_in_service or now <= since.deadline * (1.0 + SLACK)
+            patient = not served or not self.watchers.in_service or now <= since.deadline * (1.0 + SLACK)
             if not patient:
                 self.fail(f"{end} is served after its patience, which ended at {since.deadline!r}")
         if heard:
@@ -205,9 +209,9 @@ class ServerWatch(Watched):
         """A service begins; of some jobs it may do so only once, wherever."""
         job = known.job
         if type(job) is OnceJob:
-            if job.id in self.story.begun:
+            if job.id in self.watchers.begun:
                 self.fail(f"the service of job {job.id} begins for the second time")
-            self.story.begun[job.id] = None
+            self.watchers.begun[job.id] = None
 
     def _rate(self) -> float:
         return float(self.core.spec.rate)
@@ -233,13 +237,15 @@ class ServerWatch(Watched):
     def _asks(self) -> None:
         core, length = self.core, self.core.length
         takers = [session.needs.pull for session in core.sessions.values() if session.needs.pull is not None]
-        if not takers or (self._switched and len(set(map(repr, takers))) > 1):
-            return
         out = core.pull_messages
+        if not takers and out:
+            self.fail(f"{core.spec.id} has {out} pull-messages out, which nobody wants")
+        if not takers or (self.watchers.switched and len(set(map(repr, takers))) > 1):
+            return
         if length == 0 and not out:
             self.fail(f"{core.spec.id} is idle, but asks nobody for a job")
         needs = takers[-1]
-        if needs.stale == "duplicate" or self._switched:
+        if needs.stale == "duplicate" or self.watchers.switched:
             return
         threshold = core.spec.slots - 1 if needs.announce_at == "vacancy" else needs.announce_at
         threshold = min(threshold, core.spec.capacity - 1)
@@ -247,33 +253,42 @@ class ServerWatch(Watched):
         if out > 1 or (wanted and not out) or (out and not wanted and needs.stale == "withdraw"):
             self.fail(f"{core.spec.id} has {length} jobs and {out} pull-messages out; it asks at {threshold}")
 
-    def agrees_with(self, router: Any, pair: Pair, known: Any) -> None:
-        """Nothing is under way between this server and a router: what that knows is what is."""
-        core, id = self.core, self.core.spec.id
-        session = core.sessions[router.core.id]
-        same = known.sent == session.seen and known.outstanding == pair.present
-        if not same:
+    def agrees(self) -> None:
+        """Between this server and some routers nothing is under way: what those know of it is what is."""
+        held, settled = 0, True
+        for pair in self._pairs.values():
+            if pair.router is None or pair.there or pair.back or pair.other:
+                settled = False
+            else:
+                settled = self.agrees_with(pair.router, pair) and settled
+                held += len(pair.held)
+        self.quiet_points += settled
+        if settled and held != self.core.pull_messages:
+            self.fail(f"routers hold {held} pull-messages of {self.core.spec.id}, "
+                        f"which has {self.core.pull_messages} out")  # fmt: skip
+
+    def agrees_with(self, router: Any, pair: Pair) -> bool:
+        """What one router knows; whether this server knows what that needs, too."""
+        core, id, other = self.core, pair.id, router.core
+        known, session = other.servers[id], core.sessions[other.id]
+        if known.sent != session.seen or known.outstanding != pair.present:
             self.fail(
-                f"{router.core.id} has sent {known.sent} and has {known.outstanding} at {id}, "
+                f"{other.id} has sent {known.sent} and has {known.outstanding} at {id}, "
                 f"which has seen {session.seen} and has {pair.present}"
             )
-        policy = router.core.policy
         if session.needs_changes != pair.news or router.closed:
-            return  # the news of another policy is under way, or the router drains and wants nothing any more
-        reports = policy.needs.reports
-        told = reports is not None and reports.change and id not in router.core.draining
-        if told and known.view != core.length:
-            self.fail(f"{router.core.id} believes in {known.view} jobs at {id}, which has {core.length}")
+            return False  # news of another policy is under way, or the router drains and wants nothing any more
+        if known.view != core.length:
+            reports = router.needs.reports
+            if reports is not None and reports.change and id not in other.draining:
+                self.fail(f"{other.id} believes in {known.view} jobs at {id}, which has {core.length}")
+        return True
 
     def finish(self) -> None:
-        """The run is over and everything has come to rest."""
+        """The run is over and no job is left."""
         core, id = self.core, self.core.spec.id
         if core.length != 0:
             self.fail(f"{id} still has {core.length} jobs")
         if len(core.time_at_length) > self._longest + 1:
             self.fail(f"{id} keeps times at {len(core.time_at_length)} lengths, it never had {self._longest} jobs")
-        if not any(pair.there or pair.back or pair.other for pair in self._pairs.values()):
-            held = sum(len(pair.held) for pair in self._pairs.values() if pair.router is not None)
-            up = all(pair.is_up for pair in self._pairs.values())
-            if not (not up or held == core.pull_messages):
-                self.fail(f"routers hold {held} pull-messages of {id}, which has {core.pull_messages} out")
+        self.agrees()

@@ -1,23 +1,17 @@
-"""What all watchers of a run share: the story so far, and what lies between a router and a server."""
+"""What watchers of routers and of servers have in common, and what lies between a router and a server."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from router.policy import Job
-from router.protocol.errors import InvariantViolation
 from router.protocol.messages import Dispatch
 
 if TYPE_CHECKING:
-    from services.simulator.faults import FaultyWorld
     from tests.swarm.router_watch import RouterWatch
     from tests.swarm.server_watch import ServerWatch
-
-LATEST = 30
-"""How many events a story tells besides those of the job."""
-
-MOST_EVENTS = 400_000
+    from tests.swarm.watchers import Watchers
 
 
 class Pair:
@@ -57,84 +51,41 @@ class Pair:
         self.server: ServerWatch | None = None
         self.origin: ServerWatch | None = None
 
-    @property
-    def is_possible(self) -> bool:
-        """Whether no more has come than was sent."""
-        return self.there >= 0 and self.present >= 0 and self.back >= 0 and self.other >= 0
-
-    @property
-    def is_up(self) -> bool:
-        """Whether the link is up at both ends."""
-        return self.router is not None and self.server is not None
-
-    @property
-    def is_quiet(self) -> bool:
-        """Whether it is, and nothing is under way."""
-        return self.is_up and not (self.there or self.back or self.other)
-
-
-class Story:
-    """Everything that happened, if it is to be told; else how much.
-
-    Attributes:
-        events: Handled so far.
-        now: The instant.
-        begun: Jobs that may be served only once, and whose service began.
-    """
-
-    def __init__(self, told: bool) -> None:
-        self.events = 0
-        self.begun: dict[int, None] = {}
-        self.now = 0.0
-        self._told = told
-        self._lines: list[str] = []
-
-    def begins(self, name: str, event: Any, now: float, was: float) -> None:
-        """An event is about to be handled, as of `now`; time has come to `was`."""
-        self.events += 1
-        if self.events > MOST_EVENTS:
-            self.fail(f"more than {MOST_EVENTS} events: it does not end")
-        if self._told:
-            as_of = f" (as of {now:.4f})" if now != was else ""
-            self._lines.append(f"{was:.4f} {name}{as_of}: {event}")
-
-    def comes(self, effects: list[Any]) -> None:
-        """Of which this came."""
-        if self._told and effects:
-            self._lines[-1] = "\n      -> ".join([self._lines[-1], *map(str, effects)])
-
-    def says(self, text: str) -> None:
-        """Something else happened."""
-        if self._told:
-            self._lines.append(f"{self.now:.4f} {text}")
-
-    def about(self, what: str) -> list[str]:
-        """The latest events, and those before that were about the job of a violation."""
-        latest, before = self._lines[-LATEST:], self._lines[:-LATEST]
-        job = re.search(r"job (\d+)", what)
-        return [*([line for line in before if f"Job(id={job[1]}," in line] if job else []), *latest]
-
-    def fail(self, what: str) -> NoReturn:
-        """Raise, with the story."""
-        raise InvariantViolation(f"{what}, at {self.now:.6g}, after event {self.events}", self.about(what))
-
 
 class Watched:
     """A core with somebody who looks on. Whatever else is asked of it is answered by the core itself.
 
     Args:
         core: The core.
-        story: Of the run.
-        world: In which it lives.
+        name: Its name.
+        watchers: All of the run.
     """
 
-    def __init__(self, core: Any, story: Story, world: FaultyWorld) -> None:
+    def __init__(self, core: Any, name: str, watchers: Watchers) -> None:
         self.core = core
-        self.story = story
-        self.world = world
+        self.watchers = watchers
+        self.story = watchers.story
+        self._name = name
+        self._at = 0.0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.core, name)
+
+    def handle(self, event: Any, now: float) -> list[Any]:
+        """Hand it on, and look at what comes of it."""
+        raise NotImplementedError
+
+    def entrance(self, kind: type) -> Callable[[Any, float], list[Any]]:
+        """No event passes unseen, of whatever kind."""
+        return self.handle
+
+    def begins(self, event: Any, now: float) -> None:
+        """An event is about to be handled; a core that is late hears of what was before what is."""
+        story = self.story
+        story.begins(self._name, event, now)
+        if not self._at <= now <= story.now:
+            self.fail(f"time runs from {self._at!r} to {now!r} at {self._name}")
+        self._at = now
 
     def fail(self, what: str) -> NoReturn:
         """Raise, with the story."""
