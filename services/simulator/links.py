@@ -81,6 +81,37 @@ class Path:
         self.delay = 0.0
         self.links: list[Link] = []
 
+    def break_off(self, now: float) -> None:
+        """Nothing passes any more, and what is under way never arrives."""
+        self.cut = "lost"
+        links, self.links = self.links, []
+        for link in links:
+            link.gone = True
+            for port in link.ports:
+                if not port.closed and port.party.alive:
+                    port.party.receive(port, LOST, now)
+
+    def fall_silent(self, now: float, heartbeat: float, silence: float) -> None:
+        """Nothing passes for now, which both ends find out by themselves."""
+        if not self.cut:
+            self.cut = "silent"
+            for port in self._ports_that_are_up():
+                port.watch(now, heartbeat, silence)
+
+    def heal(self, now: float) -> None:
+        """Everything passes again, and as fast as ever."""
+        self.cut = ""
+        self.delay = 0.0
+        for port in self._ports_that_are_up():
+            if not port.hears_nothing:
+                port.heard = now
+        for link in self.links:
+            for port in link.ports:
+                port.release()
+
+    def _ports_that_are_up(self) -> list[Port]:
+        return [port for link in self.links for port in link.ports if port.up]
+
 
 class Port:
     """One end of a link, and what it sends.

@@ -14,7 +14,7 @@ from router.protocol.timer import StartTimer
 from services.simulator.links import LOST, Port
 
 if TYPE_CHECKING:
-    from services.simulator.faults import FaultyWorld
+    from services.simulator.faulty_world import FaultyWorld
 
 
 class Process(ABC):

@@ -12,7 +12,7 @@ from services.simulator.links import LOST, Drains, Hello, Lost, NewNeeds, Port, 
 from services.simulator.process import Process
 
 if TYPE_CHECKING:
-    from services.simulator.faults import FaultyWorld
+    from services.simulator.faulty_world import FaultyWorld
 
 NO_NEEDS = Needs()
 

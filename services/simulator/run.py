@@ -18,7 +18,7 @@ from server.core import Open, RouterJoined, ServerCore
 from services.loadgen.workload import Workload, draw_workload
 from services.measure.records import Floats, Run
 from services.scenario import Scenario
-from services.simulator.faults import FaultyWorld
+from services.simulator.faulty_world import FaultyWorld
 from services.simulator.network import NO_DELAY, Delays
 from services.simulator.recorder import Reader, Recorder
 from services.simulator.slotted import simulate_slotted

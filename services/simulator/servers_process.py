@@ -10,7 +10,7 @@ from services.simulator.links import Drains, Hello, Lost, NewNeeds, Port, Rated,
 from services.simulator.process import Process
 
 if TYPE_CHECKING:
-    from services.simulator.faults import FaultyWorld
+    from services.simulator.faulty_world import FaultyWorld
 
 
 class ServersProcess(Process):
@@ -36,6 +36,11 @@ class ServersProcess(Process):
     def ports(self) -> list[Port]:
         """Its ends of links."""
         return list(self.by_router.values())
+
+    def dial_all(self, now: float) -> None:
+        """Dial all routers."""
+        for router in self.world.routers:
+            self.dial(router, now)
 
     def dial(self, router: str, now: float) -> None:
         """Dial a router; again after a pause if it is in vain."""

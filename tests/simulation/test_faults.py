@@ -18,7 +18,7 @@ from services.loadgen.workload import Workload, draw_workload
 from services.measure.records import Records
 from services.scenario import Scenario, parse_scenario
 from services.scenario_text import write_table
-from services.simulator import faults
+from services.simulator import faulty_world as settings
 from services.simulator.network import NO_DELAY, Delays
 from services.simulator.run import simulate
 
@@ -242,13 +242,13 @@ def test_delay_is_added_each_way_and_keeps_the_order() -> None:
 
 def test_simulated_processes_have_the_settings_of_live_ones() -> None:
     router, server = RouterSettings(), ServerSettings(id="x", pool="a", servers=1, routers=("router",))
-    assert router.probe_timeout_s == faults.PROBE_TIMEOUT_S
-    assert server.reconnect_first_s == faults.RECONNECT_FIRST_S
-    assert server.reconnect_most_s == faults.RECONNECT_MOST_S
-    assert server.handshake_limit_s == faults.HANDSHAKE_LIMIT_S
-    assert server.open_after_s == faults.OPEN_AFTER_S
-    assert router.drain_limit_s == server.drain_limit_s == faults.DRAIN_LIMIT_S
-    assert router.ceiling == server.ceiling == faults.CEILING
+    assert router.probe_timeout_s == settings.PROBE_TIMEOUT_S
+    assert server.reconnect_first_s == settings.RECONNECT_FIRST_S
+    assert server.reconnect_most_s == settings.RECONNECT_MOST_S
+    assert server.handshake_limit_s == settings.HANDSHAKE_LIMIT_S
+    assert server.open_after_s == settings.OPEN_AFTER_S
+    assert router.drain_limit_s == server.drain_limit_s == settings.DRAIN_LIMIT_S
+    assert router.ceiling == server.ceiling == settings.CEILING
 
 
 @pytest.mark.parametrize("delays", [NO_DELAY, Delays(0.01, 0.02, 0.03, 0.01)], ids=["no delay", "delays"])

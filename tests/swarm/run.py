@@ -15,7 +15,7 @@ from router.protocol.errors import HerdlessError, InvariantViolation
 from router.registry import make_policy
 from services.loadgen.workload import draw_workload
 from services.scenario import Scenario
-from services.simulator.faults import FaultyWorld
+from services.simulator.faulty_world import FaultyWorld
 from services.simulator.links import Link
 from services.simulator.network import Delays
 from tests.swarm.cases import DELAYS, Case
