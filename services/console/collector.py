@@ -12,11 +12,12 @@ from router.protocol.errors import HerdlessError
 from services.console.fleet import Fleet
 from services.console.journal import Journal, fleet_changes, number_in, policy_changes, router_changes
 from services.console.places import Asks, Places, ask_all
-from services.console.shown import router_shows, server_shows
+from services.console.shown import load_shows, router_shows, server_shows
 from services.console.status import History, models_json, process_rows, router_rows
 from services.console.viewers import Viewers
 from services.console.window import Reading, Window
 from services.lab.watch import Watch
+from services.measure.validity import invalidities
 from services.scenario import Scenario
 from services.solver import Solution
 
@@ -139,10 +140,13 @@ class Collector:
         routers = {url: router_shows(text, str(policies[url]["name"])) for url, text in texts.items()}
         texts = await ask_all(await self._places.servers(), "/metrics", self._asks.text)
         servers = {url: server_shows(text) for url, text in texts.items()}
-        reading = Reading(time.monotonic(), routers, servers)
+        texts = await ask_all(await self._places.generators(), "/metrics", self._asks.text)
+        generators = {url: load_shows(text) for url, text in texts.items()}
+        reading = Reading(time.monotonic(), routers, servers, generators)
         self._see_losses(reading)
         self._window.add(reading)
         values = {name: round(value, 6) for name, value in self._window.values().items()}
+        rates = self._window.rates()
         self._see_models()
         self.status = {
             "at_s": round(self._clock(), 3),
@@ -150,11 +154,20 @@ class Collector:
             "policy": policy,
             "load": load and load | {"before": self.load_before},
             "values": values,
-            "routers": router_rows(reading, self._routers, policies, self._window.rates()),
+            "doubts": self._doubts({url: rate["cpu"] for url, rate in rates.items()}),
+            "routers": router_rows(reading, self._routers, policies, rates),
             "processes": process_rows(reading, self.fleet, self.name_of),
         }
         self.viewers.tell("status", self.status)
         self._history.add(self.status["at_s"], values, self._models["values"])
+
+    def _doubts(self, cpu: dict[str, float]) -> list[str]:
+        """Why the values say more of the machine than of the policy; empty: they do not.
+
+        Rule: the limits of `herdless run`, but for that of delays, which only a run knows message by message.
+        """
+        by_name = {self._routers.get(url) or self.name_of(url): cores for url, cores in cpu.items()}
+        return invalidities(self._window.lateness_p99_units(), 0.0, by_name, 0)
 
     async def _see_routers(self, urls: list[str]) -> None:
         unknown = [url for url in urls if url not in self._routers]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from router.protocol.messages import CONTROL_KINDS, OUTCOMES
@@ -12,7 +13,8 @@ _OF_SERVERS = (
     "herdless_server_busy_seconds_total", "herdless_server_slots", "herdless_server_messages_sent_total",
     "herdless_server_link_losses_total", "herdless_server_links_up", "process_cpu_seconds_total",
 )  # fmt: skip
-_BUCKET = "sojourn_le."
+SOJOURN, LATENESS = "sojourn_le.", "lateness_le."
+"""How the counts of histograms begin: see `buckets`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ def router_shows(text: str, policy: str) -> Shown:
     }
     counts |= {f"ends.{outcome}": total("ends_total", outcome=outcome) for outcome in OUTCOMES}
     counts |= {f"received.{kind}": total("messages_received_total", kind=kind) for kind in CONTROL_KINDS}
-    counts |= {f"{_BUCKET}{le!r}": value for le, value in samples.buckets("herdless_router_sojourn_seconds")}
+    counts |= {f"{SOJOURN}{le!r}": value for le, value in samples.buckets("herdless_router_sojourn_seconds")}
     gauges = {name: total(name) for name in ("pull_messages_held", "in_flight", "probing")}
     return Shown(counts, gauges)
 
@@ -76,9 +78,16 @@ def server_shows(text: str) -> Shown:
     return Shown(counts, gauges)
 
 
-def sojourn_buckets(counts: dict[str, float]) -> list[tuple[float, float]]:
-    """The histogram of sojourn times: upper bound in seconds, jobs up to it."""
-    return sorted((float(name[len(_BUCKET) :]), count) for name, count in counts.items() if name.startswith(_BUCKET))
+def load_shows(text: str) -> Shown:
+    """Read the metrics of an endless generator."""
+    samples = Samples(_lines(text, ("herdless_load_lateness_seconds", "process_cpu_seconds_total")))
+    counts = {f"{LATENESS}{le!r}": value for le, value in samples.buckets("herdless_load_lateness_seconds")}
+    return Shown(counts | {"cpu_s": samples.total("process_cpu_seconds_total")})
+
+
+def buckets(counts: Mapping[str, float], name: str) -> list[tuple[float, float]]:
+    """A histogram, `SOJOURN` or `LATENESS`: upper bound in seconds, jobs up to it."""
+    return sorted((float(key.removeprefix(name)), count) for key, count in counts.items() if key.startswith(name))
 
 
 def _lines(text: str, prefixes: tuple[str, ...], policy: str | None = None) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from math import inf
 
 from router.protocol.messages import CONTROL_KINDS
-from services.console.shown import Shown, sojourn_buckets
+from services.console.shown import LATENESS, SOJOURN, Shown, buckets
 
 WINDOW_S = 10.0
 _ROUNDING = 1e-6
@@ -21,12 +21,13 @@ class Reading:
 
     Attributes:
         instant_s: On the monotonic clock of this process.
-        routers, servers: What each shows, by URL.
+        routers, servers, generators: What each shows, by URL.
     """
 
     instant_s: float
     routers: Mapping[str, Shown]
     servers: Mapping[str, Shown]
+    generators: Mapping[str, Shown] = field(default_factory=dict)
 
 
 class Window:
@@ -76,16 +77,23 @@ class Window:
         return values | _utilisation(first, last, span_s)
 
     def rates(self) -> dict[str, dict[str, float]]:
-        """By URL of each router: jobs per second, and cores that it uses."""
+        """By URL of each process: cores that it uses, and, of routers, jobs per second."""
         if self.span_s <= 0.0:
             return {}
-        first, last, span_s = self._readings[0], self._readings[-1], self.span_s
+        first, last, span_s = (_all(self._readings[0]), _all(self._readings[-1]), self.span_s)
         found = {}
-        for url, now in last.routers.items():
-            gain = _gain({url: first.routers[url]} if url in first.routers else {}, {url: now})
+        for url, now in last.items():
+            gain = _gain({url: first[url]} if url in first else {}, {url: now})
             if gain:
-                found[url] = {"jobs_per_s": gain["jobs"] / span_s, "cpu": gain["cpu_s"] / span_s}
+                found[url] = {"jobs_per_s": gain.get("jobs", 0.0) / span_s, "cpu": gain["cpu_s"] / span_s}
         return found
+
+    def lateness_p99_units(self) -> float:
+        """How late one job in a hundred is sent, or later; 0: no generator is known, or nothing was sent."""
+        if self.span_s <= 0.0:
+            return 0.0
+        gain = _gain(self._readings[0].generators, self._readings[-1].generators)
+        return quantile(buckets(gain, LATENESS), 0.99) / self._time_unit_s
 
     def _of_jobs(self, gain: Mapping[str, float], span_s: float) -> dict[str, float]:
         if not gain:
@@ -101,32 +109,36 @@ class Window:
             values["waiting_mean"] = gain["waiting_s"] / admitted / self._time_unit_s
         if served > 0.0:
             values["sojourn_mean"] = gain["sojourn_s"] / served / self._time_unit_s
-            buckets = sojourn_buckets(dict(gain))
+            sojourns = buckets(gain, SOJOURN)
             for percent in (50, 95, 99):
-                values[f"sojourn_p{percent}"] = quantile(buckets, percent / 100) / self._time_unit_s
+                values[f"sojourn_p{percent}"] = quantile(sojourns, percent / 100) / self._time_unit_s
         if gain["dispatches"] > 0.0:
             values["dispatch.random"] = gain["fallbacks"] / gain["dispatches"]
             values["dispatch.stale"] = gain["stale"] / gain["dispatches"]
         return values
 
 
-def quantile(buckets: list[tuple[float, float]], q: float) -> float:
+def quantile(histogram: list[tuple[float, float]], q: float) -> float:
     """A quantile of a histogram, by linear interpolation inside its bucket, as Prometheus does it.
 
     Args:
-        buckets: Upper bound, and observations up to it; the last bound is infinite.
+        histogram: Upper bound, and observations up to it; the last bound is infinite.
         q: From 0 to 1.
 
     Returns:
         The estimate; the highest finite bound if it lies beyond; 0 if nothing was observed.
     """
-    rank = q * buckets[-1][1] if buckets else 0.0
-    if rank <= 0.0 or rank <= buckets[0][1]:
+    rank = q * histogram[-1][1] if histogram else 0.0
+    if rank <= 0.0 or rank <= histogram[0][1]:
         return 0.0
-    for (low, below), (high, up_to) in pairwise(buckets):
+    for (low, below), (high, up_to) in pairwise(histogram):
         if rank <= up_to:
             return low if high == inf else low + (high - low) * (rank - below) / (up_to - below)
-    return buckets[-1][0]
+    return histogram[-1][0]
+
+
+def _all(reading: Reading) -> dict[str, Shown]:
+    return {**reading.routers, **reading.servers, **reading.generators}
 
 
 def _gain(first: Mapping[str, Shown], last: Mapping[str, Shown]) -> dict[str, float]:

@@ -148,6 +148,7 @@ class Recorded:
         self.frames = [[int(rng.expovariate(0.7)) for _ in range(SERVERS)] for _ in range(FRAMES)]
         self._about = about(scenario, allowed(False, True, False), "token")
         self.viewers = Viewers(self._hello)
+        self.doubts: list[str] = []
 
     def _hello(self) -> dict[str, Any]:
         series: dict[str, list[float]] = {name: [] for name in self._about["series"]}
@@ -165,7 +166,7 @@ class Recorded:
                 values = dict.fromkeys(self._about["series"], 0.2 + 0.01 * (number % 7))
                 self.viewers.tell(
                     "status", {"at_s": 1e9 + number / 4, "policy": {"name": "pull"}, "load": None, "values": values,
-                               "routers": [], "processes": []},
+                               "doubts": self.doubts, "routers": [], "processes": []},
                 )  # fmt: skip
             await asyncio.sleep(0.25)
 
@@ -271,6 +272,25 @@ async def test_the_page_fits_in_any_theme(size: tuple[int, int], theme: str) -> 
         await page.click("#theme")
         other = "light" if theme == "dark" else "dark"
         assert await page.evaluate("document.documentElement.dataset.theme") == other
+        assert complaints == []
+
+
+async def test_a_machine_that_is_too_busy_is_told_of_as_long_as_it_is() -> None:
+    recorded = Recorded()
+    async with seen(recorded) as (page, complaints):
+        notice = page.locator("#doubts")
+        await expect(notice).to_be_hidden()
+        recorded.doubts = ["the generator was late", "router-1 used 97% of a core"]
+        playing = asyncio.create_task(recorded.play())
+        try:
+            await expect(notice).to_have_text(
+                "This machine is too busy for the numbers to be trusted: "
+                "the generator was late; router-1 used 97% of a core."
+            )
+            recorded.doubts = []
+            await expect(notice).to_be_hidden()
+        finally:
+            playing.cancel()
         assert complaints == []
 
 

@@ -111,6 +111,22 @@ async def test_a_new_page_is_told_everything() -> None:
     assert "router-1 joined" in said and "the policy in force is pull" in said
 
 
+@pytest.mark.parametrize(("late", "doubted"), [(0, False), (5, False), (100, True)])
+async def test_numbers_are_doubted_when_more_than_one_job_in_a_hundred_is_late(late: int, doubted: bool) -> None:
+    cluster = Cluster()
+    looking = collector(cluster)
+    await looking.look(counters=True)
+    assert looking.status["doubts"] == []  # nothing is known yet
+    cluster.jobs, cluster.late = 1000, late
+    await looking.look(counters=True)
+    # The 1,000th part of a second from one reading to the next: each router has used 10 s of a core in it.
+    doubts = [doubt for doubt in looking.status["doubts"] if "of a core" not in doubt]
+    assert len(looking.status["doubts"]) - len(doubts) == len(ROUTERS)
+    # Of 100 late ones evenly from 0.08 to 0.12 units, 90 are up to 0.116: that is the 99th of a hundred of all.
+    expected = ["the generator was late: p99 0.116 time units, allowed 0.1"] if doubted else []
+    assert [doubt.rpartition(": ")[0] for doubt in doubts] == expected
+
+
 async def test_a_switch_is_noted_and_starts_a_new_window() -> None:
     cluster = Cluster()
     looking = collector(cluster)

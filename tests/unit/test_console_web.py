@@ -13,6 +13,8 @@ from aiohttp import ClientError, ClientSession, web
 from aiohttp.test_utils import TestClient, TestServer
 from yarl import URL
 
+from router.process.access import TOKEN as VARIABLE
+from router.process.access import TOKEN_FILE as VARIABLE_OF_FILE
 from services.console.controls import HIGHEST_LOAD, MOST_ADDED, Controls, Refused, allowed
 from services.console.security import TOKEN_HEADER, PageAccess, host_fault, page_fault
 from services.console.viewers import Viewers
@@ -82,6 +84,12 @@ async def test_the_page_needs_nothing_that_the_policy_forbids_and_nothing_from_e
             assert "://" not in text, path
             for imported in re.findall(r'from "([^"]+)"', text):
                 assert (files("services.console") / "static" / "js" / imported).is_file(), imported
+
+
+async def test_the_page_says_where_the_token_is() -> None:
+    page = read_files()["/index.html"][0].decode()
+    for name in ("--token-file", VARIABLE_OF_FILE, VARIABLE, "herdless token FILE"):
+        assert f"<code>{name}</code>" in page
 
 
 async def test_what_is_vendored_has_its_licence_beside_it() -> None:
