@@ -284,7 +284,7 @@ async def test_a_machine_that_is_too_busy_is_told_of_as_long_as_it_is() -> None:
         playing = asyncio.create_task(recorded.play())
         try:
             await expect(notice).to_have_text(
-                "This machine is too busy for the numbers to be trusted: "
+                "A machine of this cluster is too busy for the numbers to be trusted: "
                 "the generator was late; router-1 used 97% of a core."
             )
             recorded.doubts = []

@@ -73,7 +73,7 @@ function showStatus(status) {
   latest = status;
   const { policy, load, values, doubts, routers, processes: rows } = status;
   byId("doubts").hidden = !doubts.length;
-  byId("doubts").textContent = `This machine is too busy for the numbers to be trusted: ${doubts.join("; ")}.`;
+  byId("doubts").textContent = `A machine of this cluster is too busy for the numbers to be trusted: ${doubts.join("; ")}.`;
   byId("fact-policy").textContent = policy ? policy.name : routers.length ? "routers differ" : "–";
   byId("fact-load").textContent = load ? (load.load > 0 ? amount(load.load) : "paused") : "–";
   byId("fact-jobs").textContent = amount(values.jobs_per_s);
