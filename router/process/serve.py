@@ -21,6 +21,7 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import Any
 
 from aiohttp import web
@@ -97,8 +98,8 @@ async def serve(app: web.Application, listen: Listen, drain: Callable[[], Awaita
     """Serve until SIGTERM or SIGINT, then drain, close and return the exit code.
 
     While `drain` runs, requests are still answered: the application itself refuses new work. A second signal ends
-    the drain. Idle connections are closed at once; handlers that hold one open (WebSockets) should end in the
-    application's `on_shutdown`.
+    the drain; later ones change nothing, since it ends anyway, within `close_limit_s`. Idle connections are closed
+    at once; handlers that hold one open (WebSockets) should end in the application's `on_shutdown`.
 
     Args:
         app: The application; its body limit is its own `client_max_size`.
@@ -121,8 +122,8 @@ async def serve(app: web.Application, listen: Listen, drain: Callable[[], Awaita
         return give_up(listen.id, "listen", message, listen.as_json, error.code)
     signals: asyncio.Queue[int] = asyncio.Queue()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, signals.put_nowait, number)
+    # No handlers of the loop: when it closes, it would give them back, and a late signal would then kill the process.
+    _on_signal(lambda number, frame: loop.call_soon_threadsafe(signals.put_nowait, number))
     connections = app.get(CONNECTIONS) or Connections()
     runner = web.AppRunner(
         app,
@@ -153,7 +154,13 @@ async def serve(app: web.Application, listen: Listen, drain: Callable[[], Awaita
             accepting.close()
         await runner.cleanup()
         listener.close()
+        _on_signal(signal.SIG_IGN)  # it is about to end as it should
     return EXIT_OK
+
+
+def _on_signal(handler: Callable[[int, FrameType | None], object] | signal.Handlers) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, handler)
 
 
 def give_up(id: str, kind: str, message: str, as_json: bool, code: int = EXIT_USER_MISTAKE) -> int:

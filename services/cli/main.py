@@ -41,7 +41,13 @@ def main() -> None:
     # them impossible to end in order. Routers, servers and generators have handlers of their own.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, _interrupt)
-    code = run_command(sys.argv[1:])
+    try:
+        code = run_command(sys.argv[1:])
+    except KeyboardInterrupt:  # once more, while it was ending on account of the first one
+        code = EXIT_INTERRUPTED
+    # From here on it ends anyway: a late signal shall not make another exit code of it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
         sys.stdout.flush()
     except BrokenPipeError:

@@ -187,6 +187,69 @@ def test_a_signal_drains_and_exits_0_although_connections_are_kept_alive(start, 
         assert process.finish() == (0, "draining\ndrained\n", "")
 
 
+LATE = """
+import os
+
+class Last:
+    def __del__(self, kill=os.kill, own=os.getpid()):  # when modules are cleared, Python's handlers are gone already
+        kill(own, 2)
+        kill(own, 15)
+
+last = Last()
+"""
+
+
+def test_a_signal_at_the_very_end_changes_nothing(start):
+    process = start(LATE + APP)
+    process.listening()
+    process.popen.terminate()
+    assert process.finish() == (0, "draining\ndrained\n", "")
+
+
+def test_signals_while_it_closes_change_nothing(start):
+    app = APP.replace("    return await serve(", "    app.on_shutdown.append(shut)\n    return await serve(")
+    shut = """
+async def shut(app):
+    for number in (2, 15, 15):
+        os.kill(os.getpid(), number)
+        await asyncio.sleep(0)
+"""
+    process = start(LATE + shut + app)
+    process.listening()
+    process.popen.terminate()
+    assert process.finish() == (0, "draining\ndrained\n", "")
+
+
+@pytest.mark.parametrize(("command", "code"), [("policies", 0), ("nonsense", 2)])
+def test_a_signal_at_the_very_end_of_a_command_does_not_change_its_exit_code(start, command, code):
+    process = start(LATE + f"import sys\nfrom services.cli import main\nsys.argv[1:] = ['{command}']\nmain()")
+    assert process.finish()[0] == code
+
+
+def test_a_command_that_is_interrupted_twice_exits_130(start):
+    command = """
+import os, sys
+from services.cli import main
+from services.lab import experiment
+
+def read(*arguments):
+    try:
+        os.kill(os.getpid(), 15)
+        while True:
+            pass
+    finally:  # it clears up, and the next signal comes
+        os.kill(os.getpid(), 15)
+        while True:
+            pass
+
+experiment.read_experiment = read
+sys.argv[1:] = ["simulate", "mm1"]
+main()
+"""
+    code, out, err = start(LATE + command).finish()
+    assert (code, out, err) == (130, "", "herdless: interrupted\n")
+
+
 def test_requests_are_answered_while_it_drains(start):
     process = start(drain_s=3600, drain_limit_s=3600)
     with connect(process.listening()["url"]) as connection:
