@@ -1,4 +1,4 @@
-"""A router whose timers are kept, so that a test can tell its story by hand."""
+"""The story of a router, told by hand."""
 
 from __future__ import annotations
 
@@ -6,29 +6,21 @@ from typing import Any
 
 from router.core import JobArrived, RouterCore, ServerJoined
 from router.policy import Job, Server
-from router.protocol.due import DueHeap
 from router.protocol.messages import Dispatch, End, Report
-from router.protocol.timer import StartTimer
 from tests.property.variants import build
+from tests.unit.core_story import CoreStory
 
 
-class Story:
-    """A router whose timers are kept; what it says is kept apart from them."""
+class Story(CoreStory):
+    """A router with servers."""
+
+    core: RouterCore
 
     def __init__(self, table: dict[str, Any], count: int, **options: Any) -> None:
-        self.core = RouterCore("r", build(table), **options)
-        self.due: DueHeap[Any] = DueHeap()
-        self.jobs = 0
+        super().__init__(RouterCore("r", build(table), **options))
         self.servers = [Server(f"s-{i}", "pool", 1.0, 1, float("inf")) for i in range(count)]
         for server in self.servers:
             self.at(0.0, ServerJoined(server))
-
-    def at(self, now: float, event: Any = None) -> list[Any]:
-        """What is said up to `now`, and to `event` then."""
-        said = []
-        for at, due in self.due.pop_due(now):
-            said += self._handle(due, at)
-        return said + ([] if event is None else self._handle(event, now))
 
     def job(self, now: float, kind: type[Job] = Job) -> list[Any]:
         self.jobs += 1
@@ -54,15 +46,6 @@ class Story:
                 self.end(now, dispatch, "failed", "server")
             else:
                 self.end(now, dispatch)
-
-    def _handle(self, event: Any, at: float) -> list[Any]:
-        said = []
-        for effect in self.core.handle(event, at):
-            if isinstance(effect, StartTimer):
-                self.due.push(effect.at, effect.event)
-            else:
-                said.append(effect)
-        return said
 
     @property
     def aside(self) -> list[str]:

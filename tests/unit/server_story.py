@@ -1,55 +1,31 @@
-"""One server whose timers are kept, so that a test can tell its story by hand."""
+"""The story of a server, told by hand."""
 
 from __future__ import annotations
 
 from random import Random
 from typing import Any
 
-from router.protocol.due import DueHeap
 from router.protocol.messages import Dispatch, End
 from router.protocol.needs import Needs, PullNeeds
-from router.protocol.timer import StartTimer
-from server.core import (
-    Open,
-    RouterJoined,
-    ServerCore,
-    ServerSpec,
-)
+from server.core import Open, RouterJoined, ServerCore, ServerSpec
+from tests.unit.core_story import CoreStory
 
 PULL = Needs(pull=PullNeeds())
 NOTHING = Needs()
 
 
-class Story:
-    """One server, driven as it must be: due ends first. What it says is kept apart from its timers."""
+class Story(CoreStory):
+    """One server."""
+
+    core: ServerCore
 
     def __init__(self, spec: ServerSpec | None = None, seed: int = 1, **options: Any) -> None:
-        self.core = ServerCore(spec or ServerSpec("slow-1", "slow"), Random(seed), **options)
-        self.due: DueHeap[Any] = DueHeap()
-        self.jobs = 0
-
-    def at(self, now: float, event: Any = None) -> list[Any]:
-        """What the server says up to `now`, and to `event` then."""
-        said = []
-        for at, due in self.due.pop_due(now):
-            said += self._handle(due, at)
-        if event is not None:
-            said += self._handle(event, now)
-        return said
+        super().__init__(ServerCore(spec or ServerSpec("slow-1", "slow"), Random(seed), **options))
 
     def job(self, now: float, size: float = 1.0, **fields: Any) -> list[Any]:
         self.jobs += 1
         values = {"router": "router-1", "patience": None, "number": None, "expected": None, "held": 0} | fields
         return self.at(now, Dispatch(server=self.core.spec.id, job=self.jobs, size=size, **values))
-
-    def _handle(self, event: Any, at: float) -> list[Any]:
-        said = []
-        for effect in self.core.handle(event, at):
-            if isinstance(effect, StartTimer):
-                self.due.push(effect.at, effect.event)
-            else:
-                said.append(effect)
-        return said
 
 
 def opened(needs: Needs, spec: ServerSpec | None = None, routers: int = 1, **options: Any) -> Story:
