@@ -13,11 +13,12 @@ is widened where the residuals of neighbouring batches resemble each other.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import pytest
 from scipy import stats
 
 from services.measure.quantities import Window, measure
@@ -116,15 +117,20 @@ def intercept(batches: Floats, controls: Floats) -> Estimate:
     return Estimate(float(coefficients[0]), math.sqrt(variance), freedom)
 
 
-def simulated(case: Case, wrap: Callable[[Any], Any] | None = None) -> dict[str, Estimate]:
+def rows(quick: Sequence[Case], long: Sequence[Case]) -> list[Any]:
+    """All cases, as parameters of one test."""
+    return [*quick, *(pytest.param(case, marks=pytest.mark.long) for case in long)]
+
+
+def simulated(case: Case) -> dict[str, Estimate]:
     """Run a case."""
     scenario = scenario_of(case)
-    return estimates(scenario, simulate(scenario, wrap=wrap))
+    return estimates(scenario, simulate(scenario))
 
 
-def check(case: Case, wrap: Callable[[Any], Any] | None = None) -> dict[str, Estimate]:
+def check(case: Case, run: Callable[[Case], dict[str, Estimate]] = simulated) -> dict[str, Estimate]:
     """Run a case and compare; raises `AssertionError` where it differs or is too noisy to say."""
-    found = simulated(case, wrap)
+    found = run(case)
     for name, known in case.expected.items():
         compare(f"{case.row} {name}", found[name], known, error=case.error, bias=case.bias)
     return found

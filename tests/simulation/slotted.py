@@ -13,7 +13,7 @@ import numpy as np
 from services.measure.quantities import Window, measure
 from services.simulator.run import simulate
 from services.simulator.slotted import capacities, capacity_stream
-from tests.simulation.golden import BATCHES, Case, Estimate, compare, intercept, scenario_of
+from tests.simulation.golden import BATCHES, Case, Estimate, intercept, scenario_of
 
 
 def simulated(case: Case) -> dict[str, Estimate]:
@@ -37,11 +37,3 @@ def simulated(case: Case) -> dict[str, Estimate]:
         for name, quantity in measure(run, window).items()
         if quantity.batches.ndim == 1 and np.isfinite(quantity.batches).all()
     }
-
-
-def check(case: Case) -> dict[str, Estimate]:
-    """Run a case and compare; raises `AssertionError` where it differs or is too noisy to say."""
-    found = simulated(case)
-    for name, known in case.expected.items():
-        compare(f"{case.row} {name}", found[name], known, error=case.error, bias=case.bias)
-    return found

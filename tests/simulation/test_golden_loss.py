@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.golden import Case, check, compare, simulated
+from tests.simulation.golden import Case, check, compare, rows, simulated
 
 BLOCK = "block_probability"
 
@@ -46,14 +46,8 @@ LONG = [
 ]
 
 
-@pytest.mark.parametrize("case", QUICK, ids=str)
+@pytest.mark.parametrize("case", rows(QUICK, LONG), ids=str)
 def test_golden_row(case: Case) -> None:
-    check(case)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("case", LONG, ids=str)
-def test_golden_row_that_takes_long(case: Case) -> None:
     check(case)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from services.simulator.run import simulate
-from tests.simulation.golden import Case, check, scenario_of, simulated
+from tests.simulation.golden import Case, check, rows, scenario_of, simulated
 
 EIGHT_ROUTERS = "routers = {count = 8}"
 ALIKE = '{name = "a", servers = 20}'
@@ -28,18 +28,12 @@ def two_speeds(policy: str, jobs: int, error: float = 0.01) -> Case:
     return Case("G92", policy, TWO_SPEEDS, "load = 0.8", expected, jobs, error, more=EIGHT_ROUTERS)
 
 
-@pytest.mark.parametrize(
-    "case", [alike(UPDATE, 150_000, 0.015), two_speeds(f'{UPDATE}, rank = "joined"', 60_000)], ids=str
-)
+QUICK = [alike(UPDATE, 150_000, 0.015), two_speeds(f'{UPDATE}, rank = "joined"', 60_000)]
+LONG = [alike(UPDATE, 1_000_000, 0.004), two_speeds(f'{UPDATE}, rank = "joined"', 1_000_000, 0.004)]
+
+
+@pytest.mark.parametrize("case", rows(QUICK, LONG), ids=str)
 def test_golden_row(case: Case) -> None:
-    check(case)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "case", [alike(UPDATE, 1_000_000, 0.004), two_speeds(f'{UPDATE}, rank = "joined"', 1_000_000, 0.004)], ids=str
-)
-def test_golden_row_that_takes_long(case: Case) -> None:
     check(case)
 
 

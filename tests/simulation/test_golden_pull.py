@@ -11,7 +11,7 @@ from router.core import RouterCore
 from router.protocol.messages import Pull, Withdraw
 from server.core import ServerCore
 from services.simulator.run import simulate
-from tests.simulation.golden import Case, check, compare, scenario_of, simulated
+from tests.simulation.golden import Case, check, compare, rows, scenario_of, simulated
 
 A, B, C = (f'name = "pull", stale = "{stale}"' for stale in ("withdraw", "keep", "duplicate"))
 TWO = '{name = "a", servers = 2}'
@@ -83,14 +83,8 @@ LONG = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("case", QUICK, ids=str)
+@pytest.mark.parametrize("case", rows(QUICK, LONG), ids=str)
 def test_golden_row(case: Case) -> None:
-    check(case)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("case", LONG, ids=str)
-def test_golden_row_that_takes_long(case: Case) -> None:
     check(case)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.golden import Case, check
+from tests.simulation.golden import Case, check, rows
 
 ONE = '{name = "a", servers = 1}'
 TWO = '{name = "a", servers = 2}'
@@ -90,12 +90,6 @@ LONG = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("case", QUICK, ids=str)
+@pytest.mark.parametrize("case", rows(QUICK, LONG), ids=str)
 def test_golden_row(case: Case) -> None:
-    check(case)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("case", LONG, ids=str)
-def test_golden_row_that_takes_long(case: Case) -> None:
     check(case)

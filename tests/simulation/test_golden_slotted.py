@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from tests.simulation.golden import Case
-from tests.simulation.slotted import check
+from tests.simulation.golden import Case, check, rows
+from tests.simulation.slotted import simulated
 
 SLOTTED = 'run = {time = "slotted"}\n'
 TEN_ROUTERS = f"{SLOTTED}routers = {{count = 10}}"
@@ -70,12 +70,6 @@ LONG = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("case", QUICK, ids=str)
+@pytest.mark.parametrize("case", rows(QUICK, LONG), ids=str)
 def test_golden_row(case: Case) -> None:
-    check(case)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("case", LONG, ids=str)
-def test_golden_row_that_takes_long(case: Case) -> None:
-    check(case)
+    check(case, simulated)
