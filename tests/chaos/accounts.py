@@ -1,24 +1,33 @@
-"""That no job is lost from sight: what generator, routers and servers have counted is compared when all is quiet."""
+"""That no job is lost from sight: what generator, routers and servers have on record is added up when all is quiet."""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from time import monotonic
 
+import numpy as np
+
+from router.protocol.messages import OUTCOMES
+from services.audit.audit import audit
+from services.audit.ledger import Ledger
+from services.audit.log import Log, read_log
+from services.lab.audit import check_counters
+from services.lab.events import ENDING
 from services.lab.scrape import Samples
-from tests.chaos.load import GENERATOR_SAYS, Job, outcomes
-from tests.chaos.stage import BOUND_S, ROUTERS, Stage
+from tests.chaos.load import outcomes
+from tests.chaos.stage import BOUND_S, ROUTERS, UNIT_S, Stage
 
 SPARE_DESCRIPTORS = 3  # of connections for looking, which may be open at the one time and not at the other
 
 
 @dataclass(frozen=True)
 class Quiet:
-    """All counters at a moment at which no job is under way.
+    """What there is at a moment at which no job is under way.
 
     Attributes:
-        jobs: That the generator had sent.
-        samples: Of each process that runs, by name. `pids`: which incarnation it is.
+        jobs: How many the generator had sent.
+        samples: All counters of each process that runs, by name. `pids`: which incarnation it is.
         descriptors: Open files of each.
     """
 
@@ -29,7 +38,7 @@ class Quiet:
 
 
 async def quiet(stage: Stage) -> Quiet:
-    """Wait until every job has its end, everywhere, and read everything.
+    """Wait until every job has its end, everywhere, and look at all processes.
 
     Raises:
         AssertionError: Something does not come to rest, or says that jobs are there where none can be.
@@ -57,74 +66,60 @@ async def quiet(stage: Stage) -> Quiet:
     )
 
 
-def check_accounts(stage: Stage, before: Quiet, after: Quiet, streams_lost: set[str]) -> Counter[tuple[str, str]]:
-    """Compare the books between two quiet moments; return the ends of the generator's jobs.
-
-    Args:
-        stage: Where it happened.
-        before: The books before. `after`: those after.
-        streams_lost: Routers whose stream from the generator was lost: it does not know what became of some jobs.
+def check_accounts(stage: Stage, before: Quiet, after: Quiet) -> Counter[tuple[str, str]]:
+    """Add up all since the stage began, job by job; return the ends of the jobs between two quiet moments.
 
     Raises:
         AssertionError: A job is lost from sight, or has two ends; or a process keeps what it should have closed.
     """
-    jobs = stage.load.jobs[before.jobs :]
-    assert not [job for job in jobs if not job.outcome], "a job has no end"
-    assert stage.load.doubled == 0, "a job has two ends"
-    lived = [name for name, pid in after.pids.items() if before.pids.get(name) == pid]
-    books = {name: _Book(before.samples[name], after.samples[name]) for name in lived}
-    for name, book in books.items():
-        spare = after.descriptors[name] - before.descriptors[name]
-        assert spare <= SPARE_DESCRIPTORS, f"{name} has {spare} more files open than before"
-        if name in ROUTERS:
-            sent = None if stage.guests else [job for job in jobs if job.router == name]
-            _check_router(name, book, sent, name in streams_lost)
-        else:
-            arrived = book.gain("herdless_server_arrivals_total")
-            ended = book.gain("herdless_server_jobs_total")
-            assert arrived == ended, f"{name}: {arrived} jobs arrived and {ended} ended"
-    if set(ROUTERS) | set(stage.processes) <= set(lived) and not stage.guests:
-        _check_all(books, stage)
-    return outcomes(jobs)
+    former, running = _logs(stage, after)
+    found = audit(_ledger(stage), former + running)
+    wrong = [*found.mismatches, *check_counters(after.samples, running)]
+    assert not wrong, "; ".join(map(str, wrong))
+    assert stage.guests or not found.unchecked, "; ".join(found.unchecked)
+    for name, pid in after.pids.items():
+        if before.pids.get(name) == pid:
+            spare = after.descriptors[name] - before.descriptors[name]
+            assert spare <= SPARE_DESCRIPTORS, f"{name} has {spare} more files open than before"
+    return outcomes(stage.load.jobs[before.jobs :])
 
 
-class _Book:
-    """What one process has counted between two moments."""
-
-    def __init__(self, before: Samples, after: Samples) -> None:
-        self._before, self._after = before, after
-
-    def gain(self, name: str, **labels: str) -> int:
-        return round(self._after.total(name, **labels) - self._before.total(name, **labels))
-
-
-def _check_router(name: str, book: _Book, sent: list[Job] | None, stream_lost: bool) -> None:
-    """What a router says of its jobs is what the generator knows of them."""
-    taken, ended = book.gain("herdless_router_jobs_total"), book.gain("herdless_router_ends_total")
-    assert taken == ended, f"{name}: {taken} jobs arrived and {ended} ended"
-    if sent is None:  # others have sent it jobs too
-        return
-    said = [job for job in sent if job.reason != "no_router"]
-    if stream_lost:
-        assert taken <= len(said), f"{name} took {taken} jobs, but {len(said)} were sent"
-        return
-    assert taken == len(said), f"{name} took {taken} jobs, but {len(said)} were sent"
-    for (outcome, reason), count in outcomes(said).items():
-        told = book.gain("herdless_router_ends_total", outcome=outcome, reason=reason)
-        assert told == count, f"{name}: {told} ended as {outcome} {reason}, the generator knows of {count}"
+def _ledger(stage: Stage) -> Ledger:
+    """The generator's book. Where others have sent jobs too, the numbers that routers were told are not all its own."""
+    jobs = stage.load.jobs
+    servers = list(dict.fromkeys(job.server for job in jobs if job.server))
+    reasons = list(dict.fromkeys(["", *(job.reason for job in jobs)]))
+    sent = np.array([job.sent_s for job in jobs])
+    return Ledger(
+        intended=sent,
+        sent=sent,
+        ended=np.array([job.ended_s for job in jobs]),
+        router=np.array([ROUTERS.index(job.router) for job in jobs], np.int64),
+        server=np.array([servers.index(job.server) if job.server else -1 for job in jobs], np.int64),
+        outcome=np.array([OUTCOMES.index(job.outcome) if job.outcome else -1 for job in jobs], np.int64),
+        reason=np.array([reasons.index(job.reason) for job in jobs], np.int64),
+        routers=ROUTERS,
+        servers=servers,
+        reasons=reasons,
+        doubled=stage.load.doubled,
+        tagged=not stage.guests,
+        time_unit_s=UNIT_S,
+    )
 
 
-def _check_all(books: dict[str, _Book], stage: Stage) -> None:
-    """All processes lived: what routers have sent is at the servers, or was lost with a link, which they know."""
-    routers = [books[name] for name in ROUTERS]
-    servers = [books[name] for name in stage.processes]
-    sent = sum(book.gain("herdless_router_dispatches_total") for book in routers)
-    lost = sum(book.gain("herdless_router_ends_total", reason="link_lost") for book in routers)
-    came = sum(book.gain("herdless_server_arrivals_total") for book in servers)
-    assert sent - lost <= came <= sent, f"{sent} dispatches, {lost} lost with links, but {came} came to servers"
-    served = sum(book.gain("herdless_router_ends_total", outcome="served") for book in routers)
-    done = sum(book.gain("herdless_server_jobs_total", outcome="served") for book in servers)
-    assert served <= done <= served + lost, f"servers served {done} jobs, routers know of {served}, and lost {lost}"
+def _logs(stage: Stage, now: Quiet) -> tuple[list[Log], list[Log]]:
+    """The event logs of all incarnations that have ended, and of those that run, as of processes that end now."""
+    former: list[Log] = []
+    running: dict[str, Log] = {}
+    for path in sorted(stage.folder.glob(f"*{ENDING}*"), key=lambda path: (len(path.name), path.name)):
+        log, name = read_log(path.read_bytes()), path.name.partition(ENDING)[0]
+        if name not in now.pids or name != log.about.id:
+            former.append(log)
+            continue
+        if name in running:
+            former.append(running[name])
+        running[name] = log
+    return former, [replace(log, closed_at=monotonic()) for log in running.values()]
 
 
 def _under_way(samples: Samples) -> float:
@@ -155,8 +150,3 @@ async def _check_pull_messages(stage: Stage) -> None:
         return +held == Counter(live)
 
     await stage.until(as_many_as_servers, BOUND_S, "one pull-message of each server, and of no other one")
-
-
-def by_generator(ends: Counter[tuple[str, str]]) -> int:
-    """Ends that the generator may have booked by itself."""
-    return sum(count for (_, reason), count in ends.items() if reason in GENERATOR_SAYS)

@@ -25,7 +25,6 @@ class Case:
         story: Lets it happen, and mends it; when it returns, nothing is in the way of recovery any more.
         recovers_s: How long after that everybody is linked with everybody again, as documented, without the slack.
         loses: Reasons for which jobs may fail; no job fails for another one.
-        streams_lost: Routers whose stream from the generator is lost.
         compact: Whether it belongs to the set of about a minute.
     """
 
@@ -34,22 +33,19 @@ class Case:
     story: Story
     recovers_s: float
     loses: frozenset[str]
-    streams_lost: frozenset[str]
     compact: bool
 
 
 CASES: dict[str, Case] = {}
 
 
-def case(
-    words: str, *, recovers_s: float, loses: str = "", streams_lost: tuple[str, ...] = (), compact: bool = False
-) -> Callable[[Story], Story]:
+def case(words: str, *, recovers_s: float, loses: str = "", compact: bool = False) -> Callable[[Story], Story]:
     """Register a story under the name of its function."""
 
     def register(story: Story) -> Story:
         name = story.__name__.replace("_", " ")
         reasons = frozenset(loses.split())
-        CASES[name] = Case(name, words, story, recovers_s, reasons, frozenset(streams_lost), compact)
+        CASES[name] = Case(name, words, story, recovers_s, reasons, compact)
         return story
 
     return register

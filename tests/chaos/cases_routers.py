@@ -19,7 +19,7 @@ from tests.chaos.stage import (
 
 
 @case("kill -9 of a router with jobs in flight; it is started again later",
-      recovers_s=RELINK_S, loses="link_lost no_router no_server", streams_lost=(R1,), compact=True)  # fmt: skip
+      recovers_s=RELINK_S, loses="link_lost no_router no_server", compact=True)  # fmt: skip
 async def router_killed(stage: Stage) -> None:
     long = [stage.load.send(R1, 20.0) for _ in range(5)]
     await asyncio.sleep(0.2)
@@ -31,13 +31,13 @@ async def router_killed(stage: Stage) -> None:
 
 
 @case("kill -9 of a router and a new incarnation at the same address at once",
-      recovers_s=RELINK_S, loses="link_lost no_router no_server", streams_lost=(R1,))  # fmt: skip
+      recovers_s=RELINK_S, loses="link_lost no_router no_server")  # fmt: skip
 async def router_restarted(stage: Stage) -> None:
     await stage.running.restart(R1)
 
 
 @case("kill -9 of all routers; they are started again later",
-      recovers_s=RELINK_S, loses="link_lost no_router no_server", streams_lost=ROUTERS, compact=True)  # fmt: skip
+      recovers_s=RELINK_S, loses="link_lost no_router no_server", compact=True)  # fmt: skip
 async def all_routers_killed(stage: Stage) -> None:
     await asyncio.gather(*(stage.running.kill(router) for router in ROUTERS))
     await asyncio.sleep(WHILE_S)
@@ -61,7 +61,7 @@ async def router_stopped(stage: Stage) -> None:
 
 
 @case("SIGTERM of a router under load: it drains and ends; a new one takes its place",
-      recovers_s=RELINK_S, loses="draining no_router no_server", streams_lost=(R1,))  # fmt: skip
+      recovers_s=RELINK_S, loses="draining no_router no_server")  # fmt: skip
 async def router_drained(stage: Stage) -> None:
     long = [stage.load.send(R1, 10.0) for _ in range(5)]
     await asyncio.sleep(0.2)

@@ -39,7 +39,7 @@ async def server_restarted(stage: Stage) -> None:
 
 
 @case("kill -9 of a server process while routers try jobs again elsewhere: none is lost",
-      recovers_s=RELINK_S, loses="link_lost no_router no_server", streams_lost=ROUTERS)  # fmt: skip
+      recovers_s=RELINK_S, loses="link_lost no_router no_server")  # fmt: skip
 async def server_killed_with_retries(stage: Stage) -> None:
     for router in ROUTERS:
         await stage.running.restart(router, stage.router_command(router, retries=2))
@@ -109,7 +109,7 @@ async def server_drained(stage: Stage) -> None:
 
 @case("servers join under load, and drain again", recovers_s=0.0, loses="draining", compact=True)
 async def servers_added(stage: Stage) -> None:
-    first, stage.guests = 1 + ALL, True
+    first = 1 + ALL
     await stage.running.start("servers-d", stage.servers_command("servers-d", first, direct=True))
     for router in ROUTERS:
         await stage.until_router_has(router, ALL + SERVERS, SLACK_S)

@@ -46,7 +46,7 @@ async def generator_killed(stage: Stage) -> None:
 
 
 @case("nobody reads the logs of a router and of a server process, and their pipes are full", recovers_s=RELINK_S,
-      loses="link_lost no_router no_server", streams_lost=(R1,))  # fmt: skip
+      loses="link_lost no_router no_server")  # fmt: skip
 async def logs_frozen(stage: Stage) -> None:
     with full_pipe(stage, R1), full_pipe(stage, B):
         await stage.running.restart(R1)
@@ -66,7 +66,7 @@ async def logs_frozen(stage: Stage) -> None:
 
 
 @case("the wall clocks of a router and a server process jump by a day, to and fro", recovers_s=RELINK_S,
-      loses="link_lost no_router no_server", streams_lost=(R1,))  # fmt: skip
+      loses="link_lost no_router no_server")  # fmt: skip
 async def wall_clock_jumps(stage: Stage) -> None:
     jumping = stage.folder / "jumping"
     jumping.mkdir()

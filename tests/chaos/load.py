@@ -13,9 +13,6 @@ import aiohttp
 from router.protocol.stream import Answer, Request
 from services.loadgen.client.mended import MendedStream
 
-GENERATOR_SAYS = ("link_lost", "no_router")
-"""Reasons that the generator books by itself, when it has no router to say one; the first one is also a router's."""
-
 
 class Job:
     """One job: where it went, when, and what became of it."""
@@ -39,12 +36,12 @@ class Load:
         rng: Draws gaps, sizes and routers.
 
     Attributes:
-        jobs: All jobs so far, by number. `doubled`: ends of jobs that had one.
+        jobs: All jobs so far, by number. `doubled`: those that had a second end.
     """
 
     def __init__(self, rng: Random) -> None:
         self.jobs: list[Job] = []
-        self.doubled = 0
+        self.doubled: list[int] = []
         self.one_clock, self.delay_s, self.delays = True, 0.0, 0  # what a stream asks of a book
         self._rng = rng
         self._streams: dict[str, MendedStream] = {}
@@ -84,7 +81,7 @@ class Load:
         """A job has come back."""
         job = self.jobs[answer.id]
         if job.outcome:
-            self.doubled += 1
+            self.doubled.append(answer.id)
             return
         job.outcome, job.reason, job.server = answer.outcome, answer.reason, answer.server
         job.ended_s = now

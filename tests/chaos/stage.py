@@ -14,6 +14,7 @@ from typing import Any
 
 import aiohttp
 
+from services.lab.events import Rings
 from services.lab.relay import Relay
 from services.lab.running import Running
 from services.lab.scrape import Samples
@@ -49,7 +50,8 @@ class Stage:
         relays: The relay of each link, by router and server process.
         load: Sends jobs.
         session: To look at processes.
-        folder: For logs.
+        folder: For logs, of events too.
+        guests: Whether others than the load have sent jobs.
     """
 
     def __init__(self, policy: dict[str, Any], folder: Path, session: aiohttp.ClientSession) -> None:
@@ -60,7 +62,8 @@ class Stage:
         self.relays: dict[tuple[str, str], Relay] = {}
         self.load = Load(Random(1))
         self.processes = list(PROCESSES)
-        self.guests = False  # whether other processes have taken part
+        self.guests = False
+        self._rings = Rings(folder, mib=1, grows=True)
 
     # -- beginning and end --------------------------------------------------------------------
 
@@ -88,7 +91,7 @@ class Stage:
         settings = {"heartbeat_s": HEARTBEAT_S, "drain_limit_s": 10.0, **more}
         return [
             "router", "--id", name, "--port", "0", "--policy", json.dumps(self.policy), "--time-unit-s", str(UNIT_S),
-            "--end-with-parent", *_sets(settings),
+            "--end-with-parent", *self._rings.options(name), *_sets(settings),
         ]  # fmt: skip
 
     def servers_command(self, name: str, first: int, direct: bool = False, **more: Any) -> list[str]:
@@ -100,7 +103,8 @@ class Stage:
         }  # fmt: skip
         return [
             "server", "--id", name, "--port", "0", "--pool", "slow", "--servers", str(SERVERS), "--first", str(first),
-            "--routers", ",".join(urls), "--time-unit-s", str(UNIT_S), "--end-with-parent", *_sets(settings),
+            "--routers", ",".join(urls), "--time-unit-s", str(UNIT_S), "--end-with-parent",
+            *self._rings.options(name), *_sets(settings),
         ]  # fmt: skip
 
     # -- looking ------------------------------------------------------------------------------
