@@ -14,7 +14,7 @@ from router.memory import FailureMemory
 from router.policies.pull import Pull
 from router.policies.random import RandomPolicy
 from router.policy import Assign
-from router.protocol.messages import Report
+from router.protocol.messages import End, Report
 from server.announcer import Announcer
 from server.core import PatienceEnded, RouterLeft, ServerCore, ServiceEnded
 from server.reporter import Reporter
@@ -370,15 +370,13 @@ def a_table_grows_for_ever(patch: Patch) -> None:
 @mutant
 def a_job_is_lost(patch: Patch) -> None:
     """The router keeps to itself that it has ended."""
+    right = RouterCore.handle
 
-    def make(right: Any) -> Any:
-        def end(self: RouterCore, event: Any, now: float) -> Any:
-            effects = right(self, event, now)
-            return [] if event.job % 17 == 0 else effects
+    def handle(self: RouterCore, event: Any, now: float) -> list[Any]:
+        effects = right(self, event, now)
+        return [] if type(event) is End and event.job % 17 == 0 else list(effects)
 
-        return end
-
-    _router(patch, "_end", make)
+    patch.setattr(RouterCore, "handle", handle)
 
 
 @mutant
