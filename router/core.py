@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from router import policy as decisions
@@ -20,14 +20,16 @@ from router.events import (
     ServerRated,
     Tally,
 )
+from router.flights import Flights
 from router.freshness import Stale
-from router.jobs import InFlight, OnceJob, Probing
+from router.in_force import InForce, OnError, raise_it
+from router.jobs import InFlight
+from router.members import Members
 from router.memory import MemoryRule
-from router.policy import Assign, Block, Job, Policy, Server
-from router.protocol.errors import LocalProtocolError, RemoteProtocolError
-from router.protocol.messages import Dispatch, End, Outcome, Probe, Pull, Report, Withdraw, build
-from router.protocol.timer import StartTimer
-from router.roster import OnError, Roster, raise_it
+from router.policy import Assign, Job, Policy, Server
+from router.protocol.errors import LocalProtocolError
+from router.protocol.messages import End, Probe, Pull, Report, Withdraw, build
+from router.questions import Probing, Questions
 from router.upkeep import Upkeep
 
 __all__ = [
@@ -36,8 +38,14 @@ __all__ = [
 ]  # fmt: skip
 
 
-class RouterCore(Roster):
+Handler = Callable[[Any, float], list[RouterEffect]]
+
+
+class RouterCore:
     """One router: its servers, its policy, its jobs. Not thread-safe; one caller.
+
+    Decides where jobs go; its parts keep the servers (`Members`), the policy (`InForce`), the jobs that wait for
+    answers (`Questions`) and those at servers (`Flights`), and see to servers that fail or fall silent (`Upkeep`).
 
     Args:
         id: The router's name.
@@ -50,6 +58,12 @@ class RouterCore(Roster):
         ceiling: The most jobs in this router's system; beyond, they fail with reason `ceiling`.
         on_error: Told what a policy in force has raised. By default that is raised on; if this returns, the error
             costs no more than the job that was to be decided, which fails with reason `policy`.
+
+    Attributes:
+        members: The servers. `servers`, `draining`: as there.
+        tallies: What each policy has done, by name.
+        in_flight: Jobs that are at servers, by the numbers of their dispatches, in order.
+        upkeep: What is done about servers that fail or fall silent.
     """
 
     def __init__(
@@ -66,26 +80,28 @@ class RouterCore(Roster):
         ceiling: int = 1_000_000,
         on_error: OnError = raise_it,
     ) -> None:
-        self._probing: dict[int, Probing] = {}  # all wait equally long, so the first one is due first
-        super().__init__(id, policy, on_error)
+        self.id = id
+        self._questions = Questions(probe_timeout)
+        self._probing = self._questions.waiting
+        self._in_force = InForce(policy, self._questions, on_error)
+        self.tallies = self._in_force.tallies
+        self.members = Members(id, self._in_force)
+        self.servers = self.members.servers
+        self.draining = self.members.draining
+        self._unchosen = self.members.unchosen
         self.in_flight: dict[int, InFlight] = {}
-        self.orphaned = 0
-        self._probe_timeout = probe_timeout
-        self._retries = retries
-        self._ceiling = ceiling
-        self._dispatches = 0
-        self._probe_timer = False
-        self._closed = False
-        self.upkeep = Upkeep(self, memory, stale_after, stale, time_unit)
-        self.upkeep.begin_anew(policy.needs, 0.0)
-        self._memory = self.upkeep.memory
+        self.upkeep = Upkeep(self.members, self._in_force, self.in_flight, memory, stale_after, stale, time_unit)
         self._freshness = self.upkeep.freshness
-        self._handlers: dict[type, Callable[[Any, float], list[RouterEffect]]] = {
+        self._flights = Flights(self.members, self._in_force, self.upkeep, self.in_flight, retries)
+        self._dispatch = self._flights.send
+        self._ceiling = ceiling
+        self._closed = False
+        self._handlers: dict[type, Handler] = {
             JobArrived: self._job_arrived,
-            Pull: self._pull,
-            Withdraw: self._withdraw,
+            Pull: self.members.pull,
+            Withdraw: self.members.withdraw,
             Report: self._report,
-            End: self._end,
+            End: self._flights.end if memory is None else self._and_unask(self._flights.end),
             ServerJoined: self._server_joined,
             ServerDraining: self._server_draining,
             ServerLeft: self._server_left,
@@ -93,7 +109,7 @@ class RouterCore(Roster):
             PolicyChanged: self._policy_changed,
             Draining: self._draining,
             ProbesDue: self._probes_due,
-            **self.upkeep.handlers(),
+            **{kind: self._and_unask(handler) for kind, handler in self.upkeep.handlers().items()},
         }
 
     def handle(self, event: RouterEvent, now: float) -> list[RouterEffect]:
@@ -110,6 +126,16 @@ class RouterCore(Roster):
         return self._handlers[kind]
 
     @property
+    def policy(self) -> Policy:
+        """The policy in force."""
+        return self._in_force.policy
+
+    @property
+    def tally(self) -> Tally:
+        """What it has done."""
+        return self._in_force.tally
+
+    @property
     def in_system(self) -> int:
         """Jobs that have arrived and not ended."""
         return len(self.in_flight) + len(self._probing)
@@ -122,7 +148,22 @@ class RouterCore(Roster):
     @property
     def dispatches(self) -> int:
         """The number of the latest dispatch."""
-        return self._dispatches
+        return self._flights.dispatches
+
+    @property
+    def orphaned(self) -> int:
+        """Ends of what was not in flight at that server."""
+        return self._flights.orphaned
+
+    @property
+    def held_total(self) -> int:
+        """Pull-messages that are held, by the policy in force or for servers that are set aside."""
+        return self.members.held_total
+
+    @property
+    def unheld_withdrawals(self) -> int:
+        """Withdrawals of pull-messages that were not held."""
+        return self.members.unheld_withdrawals
 
     # -- jobs ---------------------------------------------------------------------------------
 
@@ -130,256 +171,123 @@ class RouterCore(Roster):
         job = event.job
         if job.id in self._probing:
             raise LocalProtocolError(f"router {self.id}: job {job.id} arrives, but a job of that id is here already")
-        self.tally.arrivals += 1
+        in_force = self._in_force
+        policy, tally = in_force.policy, in_force.tally
+        tally.arrivals += 1
         if self._closed:
-            return [self._lost(job, "failed", "draining", self.tally)]
+            return [tally.undispatched(job, "failed", "draining")]
         if len(self.in_flight) + len(self._probing) >= self._ceiling:
-            return [self._lost(job, "failed", "ceiling", self.tally)]
-        return self._decide(job, now)
-
-    def _decide(self, job: Job, now: float) -> list[RouterEffect]:
+            return [tally.undispatched(job, "failed", "ceiling")]
         if len(self.servers) == len(self._unchosen):
-            return [self._lost(job, "failed", "no_server", self.tally)]
-        policy = self.policy
+            return [tally.undispatched(job, "failed", "no_server")]
         try:
             decision = policy.on_arrival(job)
         except Exception as error:
-            return [self._undecidable(job, policy, self.tally, error)]
+            return [in_force.undecidable(job, policy, tally, error)]
         if type(decision) is Assign:
-            dispatch = self._dispatch(job, decision, self.tally)
+            dispatch = self._dispatch(job, decision, tally)
             if not decision.refresh:
                 return [dispatch]
-            self.tally.probes += len(decision.refresh)
+            tally.probes += len(decision.refresh)
             return [dispatch, *(Probe(server.id, self.id, job.id) for server in decision.refresh)]
         if type(decision) is decisions.Probe:
             return self._ask(job, decision.servers, now)
-        return [self._not_dispatched(job, decision, policy, self.tally)]
+        return [in_force.not_dispatched(job, decision, policy, tally)]
 
     def _ask(self, job: Job, servers: Sequence[Server], now: float) -> list[RouterEffect]:
-        due = now + self._probe_timeout
-        probing = Probing(job, self.policy, self.tally, servers, due)
-        self._probing[job.id] = probing
-        self.tally.probes += len(servers)
+        policy, tally = self._in_force.policy, self._in_force.tally
+        tally.probes += len(servers)
         effects: list[RouterEffect] = []
         for server in servers:
             effects.append(build(Probe, (server.id, self.id, job.id)))  # noqa: PERF401  # a comprehension is a call
-        if not self._probe_timer:
-            self._probe_timer = True
-            effects.append(StartTimer(due, ProbesDue()))
+        timer = self._questions.ask(job, policy, tally, servers, now)
+        if timer is not None:
+            effects.append(timer)
         return effects
-
-    def _dispatch(self, job: Job, assign: Assign, tally: Tally, tried: tuple[str, ...] = ()) -> Dispatch | EndJob:
-        server, pull_number, expected, fallback, _ = assign
-        if server.left:
-            return self._not_dispatched(job, assign, self.policy, tally)
-        self._dispatches = number = self._dispatches + 1
-        self.in_flight[number] = build(InFlight, (job, server, tally, fallback, tried))
-        tally.dispatches += 1
-        if fallback:
-            tally.fallbacks += 1
-        server.sent += 1
-        server.outstanding += 1
-        if server.view is not None:
-            server.view += 1
-        if self._on_sent is not None:
-            try:
-                self._on_sent(server)
-            except Exception as error:
-                self._on_error(self.policy, error)
-        held = self.policy.held_total if self._tells_held else 0
-        _, size, patience = job
-        return build(Dispatch, (server.id, self.id, number, size, patience, pull_number, expected, held))
-
-    def _not_dispatched(self, job: Job, decision: object, policy: Policy, tally: Tally) -> EndJob:
-        if type(decision) is Block:
-            return self._lost(job, "blocked", "", tally)
-        error = LocalProtocolError(f"policy {policy.name} decides {decision!r:.80} for {job}: no server that is here")
-        return self._undecidable(job, policy, tally, error)
-
-    def _undecidable(self, job: Job, policy: Policy, tally: Tally, error: Exception) -> EndJob:
-        self._on_error(policy, error)
-        return self._lost(job, "failed", "policy", tally)
-
-    def _lost(self, job: Job, outcome: Outcome, reason: str, tally: Tally) -> EndJob:
-        tally.ends[outcome, reason] += 1
-        return EndJob(job, outcome, reason, None, None, tally.policy, False)
-
-    def _end(self, event: End, now: float) -> list[RouterEffect]:
-        from_server, _, number, outcome, reason, _, _, _, stale, length, seen = event
-        record = self.in_flight.get(number)
-        if record is None or record[1].id != from_server:
-            self.orphaned += 1
-            return []
-        job, server, tally, fallback, _ = record
-        if length is not None and seen is not None:
-            if seen > server.sent:
-                raise self._impossible(server, seen)
-            view = server.view = length + server.sent - seen
-            if server.outstanding > view + 1:
-                unheard = self._reconcile(server, view + 1, but=number)
-                return [*self._end(event, now), *unheard]
-            if self._freshness is not None:
-                self._freshness.renewed(server, now)
-        elif server.view and (outcome == "blocked" or outcome == "failed"):
-            # The server turned it away, so what its dispatch added to the view never came about. A link keeps
-            # order: no report before this end has counted that dispatch, and each later one replaces the view.
-            server.view -= 1
-        del self.in_flight[number]
-        server.outstanding -= 1
-        if stale:
-            tally.stale += 1
-        if self._on_job_ended is not None and server.id not in self._unchosen:
-            try:
-                self._on_job_ended(server)
-            except Exception as error:
-                self._on_error(self.policy, error)
-        if self._memory is not None:
-            effects = self.upkeep.ended(server, event, now)
-            return [self._failed(record, event) if outcome == "failed" else self._gone(record, event), *effects]
-        if outcome == "failed":
-            return [self._failed(record, event)]
-        tally.ends[tally.kind_of_end(outcome, reason) if reason else (outcome, reason)] += 1
-        return [build(EndJob, (job, outcome, reason, server, event, tally.policy, fallback))]
-
-    def _impossible(self, server: Server, seen: int) -> RemoteProtocolError:
-        return RemoteProtocolError(
-            f"router {self.id}: {server.id} has seen {seen} dispatches, of {server.sent} sent on this link"
-        )
-
-    # -- jobs that failed ---------------------------------------------------------------------
-
-    def _gone(self, record: InFlight, end: End | None, reason: str = "") -> EndJob:
-        """A job that was at a server has its end; without `end`, the server did not say so."""
-        job, server, tally, fallback, _ = record
-        outcome: Outcome = "failed"
-        if end is not None:
-            outcome, reason = end.outcome, end.reason
-        tally.ends[tally.kind_of_end(outcome, reason)] += 1
-        return EndJob(job, outcome, reason, server, end, tally.policy, fallback)
-
-    def _failed(self, record: InFlight, end: End) -> Dispatch | EndJob:
-        record.server.failed += 1
-        return self._again(record, started=end.service > 0.0) or self._gone(record, end)
-
-    def _link_lost(self, record: InFlight) -> Dispatch | EndJob:
-        record.server.outstanding -= 1
-        return self._again(record, started=True) or self._gone(record, None, "link_lost")
-
-    def _again(self, record: InFlight, *, started: bool) -> Dispatch | EndJob | None:
-        """Dispatch a job to a random server that it has not been at; `None`: it may not be, or there is none.
-
-        Args:
-            record: Where it was.
-            started: Whether its service began, or may have begun.
-        """
-        job, server, _, _, tried = record
-        if len(tried) >= self._retries or (started and type(job) is OnceJob):
-            return None
-        tried = (*tried, server.id)
-        choice = self.members.draw(self.policy.rng, tried)
-        if choice is None:
-            return None
-        self.tally.retries += 1
-        return self._dispatch(job, Assign(choice, fallback=True), self.tally, tried)
-
-    def _reconcile(self, server: Server, most: int, but: int = 0) -> list[RouterEffect]:
-        """A server cannot have more than `most` jobs of ours, but we count more: the oldest of them ended unheard."""
-        ours = [number for number, record in self.in_flight.items() if record.server is server and number != but]
-        effects: list[RouterEffect] = []
-        for number in ours[: server.outstanding - most]:
-            server.outstanding -= 1
-            effects.append(self._gone(self.in_flight.pop(number), None, "unaccounted"))
-        self.members.let_back(server, "hung")  # what seemed to be there for so long was not
-        if self._on_job_ended is not None and server.id not in self._unchosen:
-            self._tell(self.policy, self._on_job_ended, server)
-        return effects
-
-    # -- answers to probes --------------------------------------------------------------------
 
     def _report(self, event: Report, now: float) -> list[RouterEffect]:
         id, _, length, seen, job = event
-        server = self.servers.get(id)
-        if server is None:
-            raise LocalProtocolError(f"router {self.id}: report from {id}, which has not joined")
+        server = self.servers.get(id) or self.members.known(id, "report from it")
         if seen > server.sent:
-            raise self._impossible(server, seen)
+            raise self._flights.impossible(server, seen)
         view = server.view = length + server.sent - seen  # and what was on its way when the server told its length
-        effects = self._reconcile(server, view) if server.outstanding > view else []
+        effects = self._flights.reconcile(server, view) if server.outstanding > view else []
         if self._freshness is not None:
             self._freshness.renewed(server, now)
-        if self._on_report is not None and id not in self._unchosen:
+        in_force = self._in_force
+        if in_force.on_report is not None and id not in self._unchosen:
             try:
-                self._on_report(server)
+                in_force.on_report(server)
             except Exception as error:
-                self._on_error(self.policy, error)
-        if job is None:
-            return effects
-        probing = self._probing.get(job)
-        if probing is None or server not in probing.silent:
-            return effects  # it was decided without this answer, when its time was over
-        del probing.silent[server]
-        probing.answers.append((server, view))
-        if not probing.silent:
-            effects.append(self._settle(probing))
+                in_force.on_error(in_force.policy, error)
+        if job is not None:
+            probing = self._questions.answered(job, server, view)
+            if probing is not None:
+                effects.append(self._settle(probing))
         return effects
 
     def _settle(self, probing: Probing) -> RouterEffect:
         """Decide a job on the answers at hand; with none, uniformly."""
-        job, policy = probing.job, probing.policy
-        del self._probing[job.id]
-        answers = probing.answers
+        job, policy, tally, answers = probing.job, probing.policy, probing.tally, probing.answers
+        in_force = self._in_force
         if self._unchosen:
             answers = [answer for answer in answers if answer[0].id not in self._unchosen]
         if answers:
             try:
                 decision = policy.on_reports(job, answers)
             except Exception as error:
-                return self._undecidable(job, policy, probing.tally, error)
+                return in_force.undecidable(job, policy, tally, error)
             if type(decision) is Assign:
-                return self._dispatch(job, decision, probing.tally)
-            return self._not_dispatched(job, decision, policy, probing.tally)
-        choice = self.members.draw(self.policy.rng)
+                return self._dispatch(job, decision, tally)
+            return in_force.not_dispatched(job, decision, policy, tally)
+        choice = self.members.draw(in_force.policy.rng)
         if choice is None:
-            return self._lost(job, "failed", "no_server", probing.tally)
-        probing.tally.undecided += 1
-        return self._dispatch(job, Assign(choice, fallback=True), probing.tally)
+            return tally.undispatched(job, "failed", "no_server")
+        tally.undecided += 1
+        return self._dispatch(job, Assign(choice, fallback=True), tally)
 
     def _probes_due(self, event: ProbesDue, now: float) -> list[RouterEffect]:
         """One timer serves all jobs that wait."""
-        due: list[Probing] = []
-        for probing in self._probing.values():
-            if probing.due > now:
-                break
-            due.append(probing)
-        effects = [self._settle(probing) for probing in due]
-        self._probe_timer = bool(self._probing)
-        if self._probe_timer:
-            effects.append(StartTimer(next(iter(self._probing.values())).due, ProbesDue()))
-        return effects
+        effects = [self._settle(probing) for probing in self._questions.due(now)]
+        return effects + self._questions.next_timer()
 
-    def unask(self, server: Server) -> list[RouterEffect]:
-        """Jobs wait no longer for what this server answers, nor count on what it has answered."""
-        effects: list[RouterEffect] = []
-        for probing in list(self._probing.values()):
-            probing.answers = [answer for answer in probing.answers if answer[0] is not server]
-            if server in probing.silent:
-                del probing.silent[server]
-                if not probing.silent:
-                    effects.append(self._settle(probing))
-        return effects
+    def _and_unask(self, handler: Handler) -> Handler:
+        """The same handler; and whomever it sets aside is not waited for any more."""
+        just_aside = self.members.just_aside
 
-    # -- the end of a link, and of this router -------------------------------------------------
+        def handle(event: Any, now: float) -> list[RouterEffect]:
+            effects = handler(event, now)
+            while just_aside:
+                effects += [self._settle(probing) for probing in self._questions.unask(just_aside.pop())]
+            return effects
+
+        return handle
+
+    # -- servers, policies, and the end of this router ----------------------------------------
+
+    def _server_joined(self, event: ServerJoined, now: float) -> list[RouterEffect]:
+        self.members.join(event.server)
+        return self.upkeep.joined(event.server, now)
+
+    def _server_draining(self, event: ServerDraining, now: float) -> list[RouterEffect]:
+        self.members.drain(self.members.known(event.server, "a server drains"))
+        return []
+
+    def _server_rated(self, event: ServerRated, now: float) -> list[RouterEffect]:
+        self.members.rate(self.members.known(event.server, "a server has another rate"), event.rate)
+        return []
 
     def _server_left(self, event: ServerLeft, now: float) -> list[RouterEffect]:
-        server = self._known(event.server, "a server leaves")
+        server = self.members.known(event.server, "a server leaves")
         self.members.leave(server)
         self.upkeep.left(server)
-        effects = self.unask(server)
-        lost = [number for number, record in self.in_flight.items() if record.server is server]
-        return effects + [self._link_lost(self.in_flight.pop(number)) for number in lost]
+        effects = [self._settle(probing) for probing in self._questions.unask(server)]
+        return effects + self._flights.lose(server)
 
-    def _waiting(self) -> Iterable[Policy]:
-        return (probing.policy for probing in self._probing.values())
+    def _policy_changed(self, event: PolicyChanged, now: float) -> list[RouterEffect]:
+        self.members.move_to(event.policy)
+        self.upkeep.begin_anew(now)
+        return []
 
     def _draining(self, event: Draining, now: float) -> list[RouterEffect]:
         self._closed = True

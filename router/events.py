@@ -124,3 +124,8 @@ class Tally:
         """Under what an end is counted. Servers give the reason: with ever new ones there would be ever more kinds."""
         kind = outcome, reason
         return kind if kind in self.ends or len(self.ends) < MOST_ENDS else (outcome, "other")
+
+    def undispatched(self, job: Job, outcome: Outcome, reason: str = "") -> EndJob:
+        """Book the end of a job that is at no server."""
+        self.ends[outcome, reason] += 1
+        return EndJob(job, outcome, reason, None, None, self.policy, False)

@@ -1,12 +1,12 @@
-"""Where the jobs of a router are that have arrived and not ended."""
+"""Jobs of a router that need more than their number: those that are at servers, and those served at most once."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
-from router.events import Tally
-from router.policy import Answer, Job, Policy, Server
+from router.events import EndJob, Tally
+from router.policy import Job, Server
+from router.protocol.messages import End, Outcome
 
 
 class OnceJob(Job):
@@ -29,22 +29,11 @@ class InFlight(NamedTuple):
         """How often it was dispatched before."""
         return len(self.tried)
 
-
-class Probing:
-    """A job that waits for answers, with the policy that asked.
-
-    Attributes:
-        silent: Those asked that have not answered yet.
-        due: The instant at which it has waited long enough.
-        answers: So far, in the order of coming.
-    """
-
-    __slots__ = ("answers", "due", "job", "policy", "silent", "tally")
-
-    def __init__(self, job: Job, policy: Policy, tally: Tally, silent: Sequence[Server], due: float) -> None:
-        self.job = job
-        self.policy = policy
-        self.tally = tally
-        self.silent = dict.fromkeys(silent)
-        self.due = due
-        self.answers: list[Answer] = []
+    def over(self, end: End | None, reason: str = "") -> EndJob:
+        """Book the end of the job; without `end` it has failed, but the server did not say so."""
+        job, server, tally, fallback, _ = self
+        outcome: Outcome = "failed"
+        if end is not None:
+            outcome, reason = end.outcome, end.reason
+        tally.ends[tally.kind_of_end(outcome, reason)] += 1
+        return EndJob(job, outcome, reason, server, end, tally.policy, fallback)

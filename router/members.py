@@ -1,22 +1,23 @@
-"""Who is there, and whom the policies of a router may choose from."""
+"""Who is there, whom the policies of a router may choose from, and the pull-messages of those whom they may not."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from random import Random
-from typing import Any, Literal
+from typing import Literal
 
 from router.choice import Population
+from router.events import RouterEffect
+from router.in_force import InForce
 from router.policy import Policy, Server
+from router.protocol.errors import LocalProtocolError
+from router.protocol.messages import Pull, Withdraw
 
 Why = Literal["failed", "hung", "stale"]
 """Why a server is set aside."""
 
 State = Literal["live", "draining", "aside"]
 STATES: tuple[State, ...] = ("live", "draining", "aside")
-
-Tell = Callable[..., Any]
-"""Calls a hook of a policy: `tell(policy, hook, *arguments)`; what the hook raises is dealt with there."""
 
 MOST_DRAWS = 8
 
@@ -45,19 +46,22 @@ class Members:
     all those that are come back, because jobs must go somewhere.
 
     Args:
-        policies: The policies in use, the one in force first.
-        tell: Calls a hook of one of them.
+        router: The router's name.
+        in_force: The policy, which is told.
 
     Attributes:
+        router: As given.
         servers: By name, in order of joining.
         draining: The names of those that drain. `aside`: what is kept for those that are set aside, by name.
         unchosen: The names of both. `chosen`: all others.
         just_aside: Those set aside since somebody looked, for whoever waits for their answers.
         set_aside_total: How often a server was set aside, by reason.
         ignored: How often all came back because there was nobody else.
+        unheld_withdrawals: Withdrawals of pull-messages that were not held.
     """
 
-    def __init__(self, policies: Callable[[], list[Policy]], tell: Tell) -> None:
+    def __init__(self, router: str, in_force: InForce) -> None:
+        self.router = router
         self.servers: dict[str, Server] = {}
         self.draining: set[str] = set()
         self.aside: dict[str, Aside] = {}
@@ -66,8 +70,19 @@ class Members:
         self.just_aside: list[Server] = []
         self.set_aside_total: dict[Why, int] = {"failed": 0, "hung": 0, "stale": 0}
         self.ignored = 0
-        self._policies = policies
-        self._tell = tell
+        self.unheld_withdrawals = 0
+        self._in_force = in_force
+
+    def known(self, id: str, what: str) -> Server:
+        """The server of this name.
+
+        Raises:
+            LocalProtocolError: There is none, so `what` is impossible.
+        """
+        server = self.servers.get(id)
+        if server is None:
+            raise LocalProtocolError(f"router {self.router}: {what}, but {id} has not joined")
+        return server
 
     def in_order(self) -> list[Server]:
         """Those that the policy may choose from, in order of joining."""
@@ -86,7 +101,13 @@ class Members:
     # -- coming and going ---------------------------------------------------------------------
 
     def join(self, server: Server) -> None:
-        """A server that is not here."""
+        """A server comes.
+
+        Raises:
+            LocalProtocolError: One of its name is here.
+        """
+        if server.id in self.servers:
+            raise LocalProtocolError(f"router {self.router}: {server.id} has joined already; it must leave first")
         self.servers[server.id] = server
         self._may_be_chosen(server)
 
@@ -116,8 +137,30 @@ class Members:
         """It has another rate from now on."""
         server.rate = rate
         if server.id not in self.unchosen:
-            for policy in self._policies():
-                self._tell(policy, policy.on_rate, server)
+            for policy in self._in_force.in_use():
+                self._in_force.tell(policy, policy.on_rate, server)
+
+    def move_to(self, policy: Policy) -> None:
+        """All join another policy, which is then in force; if it raises the old one stays, and what it knows.
+
+        Raises:
+            LocalProtocolError: It is in use.
+        """
+        if policy in self._in_force.in_use():
+            raise LocalProtocolError(f"router {self.router}: this policy {policy.name} is in use; make a new one")
+        views = {server: server.view for server in self.servers.values()}
+        try:
+            for server in views:
+                server.view = None  # nobody keeps it up until the servers know the new needs, and report
+            for server in self.in_order():
+                policy.on_join(server)
+            self._in_force.use(policy)
+        except Exception:
+            for server, view in views.items():
+                server.view = view
+            raise
+        for aside in self.aside.values():
+            aside.pulls.clear()  # servers take back what they had posted under the old one
 
     # -- setting aside ------------------------------------------------------------------------
 
@@ -133,7 +176,7 @@ class Members:
             self.set_aside_total[why] += 1
         if aside is None:
             aside = self.aside[server.id] = Aside()
-            aside.pulls.update(dict.fromkeys(self._policies()[0].messages(server)))
+            aside.pulls.update(dict.fromkeys(self._in_force.policy.messages(server)))
             self.unchosen.add(server.id)
             self.just_aside.append(server)
             self._may_not_be_chosen(server)
@@ -153,36 +196,60 @@ class Members:
         aside = self.aside.get(server.id)
         return aside is not None and why in aside.whys and not server.left
 
-    def forget_pulls(self) -> None:
-        """There is another policy: servers take back what they had posted under the old one."""
-        for aside in self.aside.values():
-            aside.pulls.clear()
-
     def state(self, server: Server) -> State:
         """Whether it may be chosen, and why not."""
         return "draining" if server.id in self.draining else "aside" if server.id in self.aside else "live"
 
+    # -- pull-messages ------------------------------------------------------------------------
+
+    def pull(self, event: Pull, now: float) -> list[RouterEffect]:
+        """A server posts one."""
+        id, _, number = event
+        server = self.servers.get(id) or self.known(id, "pull-message from it")
+        in_force = self._in_force
+        if id not in self.unchosen:
+            try:
+                in_force.policy.on_pull(server, number)
+            except Exception as error:
+                in_force.on_error(in_force.policy, error)
+        elif (aside := self.aside.get(id)) is not None and in_force.policy.needs.pull is not None:
+            aside.pulls[number] = None
+        return []
+
+    def withdraw(self, event: Withdraw, now: float) -> list[RouterEffect]:
+        """A server takes one back."""
+        server = self.known(event.server, "withdrawal from it")
+        aside = self.aside.get(event.server)
+        if aside is not None:
+            held = aside.pulls.pop(event.number, self) is None
+        else:
+            policy = self._in_force.policy
+            held = self._in_force.tell(policy, policy.on_withdraw, server, event.number)
+        self.unheld_withdrawals += not held
+        return []
+
     def held(self, server: Server) -> int:
-        """Pull-messages of a server that are held, by the policy in force or for its return."""
+        """Those of a server that are held, by the policy in force or for its return."""
         aside = self.aside.get(server.id)
-        return self._policies()[0].held(server) if aside is None else len(aside.pulls)
+        return self._in_force.policy.held(server) if aside is None else len(aside.pulls)
 
     @property
-    def kept(self) -> int:
-        """Pull-messages that are kept for servers that are set aside."""
-        return sum(len(aside.pulls) for aside in self.aside.values())
+    def held_total(self) -> int:
+        """Those of all servers."""
+        held = self._in_force.policy.held_total
+        return held + sum(len(aside.pulls) for aside in self.aside.values()) if self.aside else held
 
     # -- inside -------------------------------------------------------------------------------
 
     def _may_be_chosen(self, server: Server) -> None:
         self.chosen.add(server)
-        for policy in self._policies():
-            self._tell(policy, policy.on_join, server)
+        for policy in self._in_force.in_use():
+            self._in_force.tell(policy, policy.on_join, server)
 
     def _may_not_be_chosen(self, server: Server) -> None:
         self.chosen.remove(server)
-        for policy in self._policies():
-            self._tell(policy, policy.on_leave, server)
+        for policy in self._in_force.in_use():
+            self._in_force.tell(policy, policy.on_leave, server)
 
     def _spare_the_last(self) -> None:
         if not len(self.chosen) and self.aside:
@@ -197,6 +264,6 @@ class Members:
         aside = self.aside.pop(server.id)
         self.unchosen.discard(server.id)
         self._may_be_chosen(server)
-        policy = self._policies()[0]
+        policy = self._in_force.policy
         for number in aside.pulls:
-            self._tell(policy, policy.on_pull, server, number)
+            self._in_force.tell(policy, policy.on_pull, server, number)

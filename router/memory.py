@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
 from typing import Annotated, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -130,14 +129,11 @@ class FailureMemory:
                 return self._set_aside(server, standing, "failed", now)
         return []
 
-    def watch(
-        self, in_flight: Mapping[int, InFlight], dispatches: int, now: float
-    ) -> tuple[list[Server], list[StartTimer]]:
+    def watch(self, in_flight: dict[int, InFlight], now: float) -> tuple[list[Server], list[StartTimer]]:
         """Look for servers that hang. The numbers of dispatches rise, so they tell how old a job is.
 
         Args:
             in_flight: Jobs that have no end yet, by the numbers of their dispatches, in order.
-            dispatches: The number of the latest dispatch.
             now: The instant.
 
         Returns:
@@ -145,7 +141,8 @@ class FailureMemory:
         """
         assert self._period is not None
         marks = self._marks
-        marks.append(dispatches)
+        latest = next(reversed(in_flight), 0)
+        marks.append(latest)
         timers: list[StartTimer] = []
         late: dict[Server, None] = {}
         if len(marks) > TICKS:
@@ -156,7 +153,7 @@ class FailureMemory:
                     late[record.server] = None
             for server in late:
                 standing = self._standings[server]
-                standing.since = dispatches
+                standing.since = latest
                 timers += self._set_aside(server, standing, "hung", now)
         self._watching = bool(self._standings)
         if self._watching:

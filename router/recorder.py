@@ -17,6 +17,7 @@ from router.events import (
     ServerJoined,
     ServerLeft,
 )
+from router.jobs import InFlight
 from router.protocol.eventlog import ENDS, NOTHING, Kind, LogWriter, Places, code
 from router.protocol.messages import Dispatch, End, Pull, Withdraw
 
@@ -66,14 +67,14 @@ def recorded(core: RouterCore, log: LogWriter, tag_of: Callable[[int], int]) -> 
         return pull(event, now)
 
     def ended(event: End, now: float) -> list[RouterEffect]:
-        before = core.orphaned, core.in_flight.get(event[2])
+        record = core.in_flight.get(event[2])
         effects = end(event, now)
         first = effects[0] if effects else None
         if type(first) is EndJob and first[4] is event and len(effects) == 1:
             word = places[first[2]]
             append(ENDED[first[1]], places[event[0]], 0, word, now, first[0][0], NOTHING, event[2], NOTHING)
         else:
-            rest.ended(event, effects, now, *before)
+            rest.ended(event, effects, now, record)
         return effects
 
     entrances: dict[type, Any] = {
@@ -96,11 +97,11 @@ class _Rest:
         self._append = log.append
         self._name = log.name
 
-    def ended(self, event: End, effects: list[RouterEffect], now: float, orphaned: int, record: Any) -> None:
+    def ended(self, event: End, effects: list[RouterEffect], now: float, record: InFlight | None) -> None:
         """An end that came too late, or after which its job goes on."""
         server, _, dispatch, outcome, reason = event[:5]
         place = self._name(server)
-        if self._core.orphaned != orphaned or record is None:
+        if record is None or record.server.id != server:
             self._append(ORPHANED[outcome], place, 0, 0, now, NOTHING, NOTHING, dispatch, NOTHING)
             return
         job = record.job.id

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from router.events import RouterEffect
 from router.freshness import NO_JOB, Freshness, Stale, ViewsDue
+from router.in_force import InForce
+from router.jobs import InFlight
+from router.members import Members
 from router.memory import FailureMemory, Forgiven, MemoryRule, WatchDue
 from router.policy import Server
-from router.protocol.messages import End, Probe
-from router.protocol.needs import Needs
-from router.protocol.timer import StartTimer
-
-if TYPE_CHECKING:
-    from router.core import RouterCore
+from router.protocol.messages import Probe
 
 
 class Upkeep:
     """The failure memory and the watch over the views of one router; each of them is off by default.
 
+    Whom it sets aside is in `members.just_aside`, for whoever waits for their answers.
+
     Args:
-        core: The router.
+        members: The servers.
+        in_force: The policy.
+        in_flight: Jobs that have no end yet, by the numbers of their dispatches, in order.
         memory: When servers that fail or hang are set aside; `None`: never.
         stale_after: When a view is stale, in time units; `None`: never. `stale`: what it counts as.
         time_unit: Clock units in a time unit.
@@ -31,13 +33,22 @@ class Upkeep:
     """
 
     def __init__(
-        self, core: RouterCore, memory: MemoryRule | None, stale_after: float | None, stale: Stale, time_unit: float
+        self,
+        members: Members,
+        in_force: InForce,
+        in_flight: dict[int, InFlight],
+        memory: MemoryRule | None,
+        stale_after: float | None,
+        stale: Stale,
+        time_unit: float,
     ) -> None:
-        self._core = core
-        self._members = core.members
-        self.memory = None if memory is None else FailureMemory(memory, core.members, time_unit)
-        self.freshness = None if stale_after is None else Freshness(stale_after * time_unit, stale, core.members)
+        self._members = members
+        self._in_force = in_force
+        self._in_flight = in_flight
+        self.memory = None if memory is None else FailureMemory(memory, members, time_unit)
+        self.freshness = None if stale_after is None else Freshness(stale_after * time_unit, stale, members)
         self._watchers = [watcher for watcher in (self.memory, self.freshness) if watcher is not None]
+        self.begin_anew(0.0)
 
     def handlers(self) -> dict[type, Callable[[Any, float], list[RouterEffect]]]:
         """What the timers of both come to."""
@@ -62,21 +73,17 @@ class Upkeep:
         for watcher in self._watchers:
             watcher.left(server)
 
-    def ended(self, server: Server, end: End, now: float) -> list[RouterEffect]:
-        """A server has ended a job of ours; only if there is a memory."""
-        assert self.memory is not None
-        return self._done(self.memory.ended(server, end, now))
-
-    def begin_anew(self, needs: Needs, now: float) -> None:
+    def begin_anew(self, now: float) -> None:
         """Another policy is in force."""
         if self.freshness is not None:
+            needs = self._in_force.policy.needs
             self.freshness.begin_anew(needs.reports is not None or needs.probes, now)
 
     def _watch(self, event: WatchDue, now: float) -> list[RouterEffect]:
         """Who hangs is asked as well: the end of its job may have been lost, which its answer shows."""
         assert self.memory is not None
-        late, timers = self.memory.watch(self._core.in_flight, self._core.dispatches, now)
-        return [*self._done(timers), *self._ask(late)]
+        late, timers = self.memory.watch(self._in_flight, now)
+        return [*timers, *self._ask(late)]
 
     def _forgive(self, event: Forgiven, now: float) -> list[RouterEffect]:
         assert self.memory is not None
@@ -85,21 +92,14 @@ class Upkeep:
 
     def _look(self, event: ViewsDue, now: float) -> list[RouterEffect]:
         assert self.freshness is not None
-        core = self._core
+        in_force = self._in_force
         asked, changed, timers = self.freshness.look(now)
         for server in changed:
-            core.view_changed(server)
-        return [*self._done(timers), *self._ask(asked)]
+            if in_force.on_report is not None and server.id not in self._members.unchosen:
+                in_force.tell(in_force.policy, in_force.on_report, server)
+        return [*timers, *self._ask(asked)]
 
     def _ask(self, servers: list[Server]) -> list[Probe]:
-        core = self._core
-        asked = [server for server in servers if server.id not in core.draining]
-        core.tally.probes += len(asked)
-        return [Probe(server.id, core.id, NO_JOB) for server in asked]
-
-    def _done(self, timers: list[StartTimer]) -> list[RouterEffect]:
-        """Whoever was set aside meanwhile is not waited for."""
-        effects: list[RouterEffect] = list(timers)
-        while self._members.just_aside:
-            effects += self._core.unask(self._members.just_aside.pop())
-        return effects
+        asked = [server for server in servers if server.id not in self._members.draining]
+        self._in_force.tally.probes += len(asked)
+        return [Probe(server.id, self._members.router, NO_JOB) for server in asked]

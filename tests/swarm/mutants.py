@@ -9,6 +9,7 @@ import pytest
 
 from router.choice import LeastLoaded, Population
 from router.core import RouterCore
+from router.flights import Flights
 from router.members import Members
 from router.memory import FailureMemory
 from router.policies.pull import Pull
@@ -31,9 +32,9 @@ def mutant(put: Callable[[Patch], None]) -> Callable[[Patch], None]:
     return put
 
 
-def _router(patch: Patch, name: str, make: Callable[[Any], Any]) -> None:
-    """Put another method in the place of one of the router's core, made from the right one."""
-    patch.setattr(RouterCore, name, make(getattr(RouterCore, name)))
+def _router(patch: Patch, name: str, make: Callable[[Any], Any], part: type = RouterCore) -> None:
+    """Put another method in the place of one of the router's core, or of a part of it, made from the right one."""
+    patch.setattr(part, name, make(getattr(part, name)))
 
 
 # -- ends and counts -----------------------------------------------------------------------------------
@@ -81,13 +82,13 @@ def a_dispatch_is_counted_twice(patch: Patch) -> None:
     """When it is a repetition."""
 
     def make(right: Any) -> Any:
-        def dispatch(self: RouterCore, job: Any, assign: Assign, tally: Any, tried: tuple[str, ...] = ()) -> Any:
+        def send(self: Flights, job: Any, assign: Assign, tally: Any, tried: tuple[str, ...] = ()) -> Any:
             assign.server.outstanding += len(tried) > 0
             return right(self, job, assign, tally, tried)
 
-        return dispatch
+        return send
 
-    _router(patch, "_dispatch", make)
+    _router(patch, "send", make, Flights)
 
 
 @mutant
@@ -95,14 +96,14 @@ def an_orphan_is_counted(patch: Patch) -> None:
     """An end that comes twice takes one off a second time."""
 
     def make(right: Any) -> Any:
-        def end(self: RouterCore, event: Any, now: float) -> Any:
-            if event.job not in self.in_flight and event.server in self.servers:
-                self.servers[event.server].outstanding -= 1
+        def end(self: Flights, event: Any, now: float) -> Any:
+            if event.job not in self.in_flight and event.server in self._members.servers:
+                self._members.servers[event.server].outstanding -= 1
             return right(self, event, now)
 
         return end
 
-    _router(patch, "_end", make)
+    _router(patch, "end", make, Flights)
 
 
 @mutant
@@ -304,13 +305,13 @@ def ties_go_to_the_first(patch: Patch) -> None:
 @mutant
 def retries_are_off_by_one(patch: Patch) -> None:
     """A lost job is dispatched once more than it may be."""
-    right = RouterCore.__init__
+    right = Flights.__init__
 
-    def init(self: RouterCore, *arguments: Any, **more: Any) -> None:
+    def init(self: Flights, *arguments: Any, **more: Any) -> None:
         right(self, *arguments, **more)
         self._retries += 1
 
-    patch.setattr(RouterCore, "__init__", init)
+    patch.setattr(Flights, "__init__", init)
 
 
 @mutant
@@ -327,7 +328,7 @@ def a_job_is_served_twice(patch: Patch) -> None:
     def make(right: Any) -> Any:
         return lambda self, record, started: right(self, record, started=False)
 
-    _router(patch, "_again", make)
+    _router(patch, "_again", make, Flights)
 
 
 @mutant
