@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 from router.protocol.errors import LocalProtocolError
 from router.protocol.messages import Dispatch, End, Outcome, Probe, Report, build
 from router.protocol.timer import StartTimer
-from server.announcer import Announcer
 from server.events import (
     Disturbed,
     Drain,
@@ -27,8 +26,7 @@ from server.events import (
     ServiceEnded,
     Work,
 )
-from server.reporter import Reporter
-from server.session import Session
+from server.routers import Routers
 from server.spec import ServerSpec
 
 __all__ = [
@@ -65,32 +63,10 @@ class ServerCore:
     """
 
     __slots__ = (
-        "_abandons_in_service",
-        "_announcer",
-        "_handlers",
-        "_refusing",
-        "_reporter",
-        "_room",
-        "_service_unit",
-        "_since",
-        "_slots",
-        "_tells",
-        "_time_unit",
-        "_waiting",
-        "arrivals",
-        "busy",
-        "disturbance",
-        "draining",
-        "ends",
-        "held",
-        "id",
-        "length",
-        "sessions",
-        "spec",
-        "stale",
-        "started_at_once",
-        "time_at_length",
-    )
+        "_abandons_in_service", "_announcer", "_fallen", "_handlers", "_refusing", "_risen", "_room", "_routers",
+        "_service_unit", "_since", "_slots", "_time_unit", "_waiting", "arrivals", "busy", "disturbance", "draining",
+        "ends", "held", "id", "length", "sessions", "spec", "stale", "started_at_once", "time_at_length",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -108,7 +84,6 @@ class ServerCore:
         self.busy = 0
         self.draining = False
         self.disturbance = Disturbed()
-        self.sessions: dict[str, Session] = {}
         self.arrivals = 0
         self.started_at_once = 0
         self.stale = 0
@@ -124,9 +99,10 @@ class ServerCore:
         self.held: list[Work] = []
         self._handlers = self._HANDLERS
         self._waiting: deque[Work] = deque()
-        self._announcer = Announcer(spec.id, spec.slots, spec.capacity, rng)
-        self._reporter = Reporter(spec.id, rng)
-        self._tells = False  # whether any router wants to hear of a change of the length
+        self._routers = Routers(spec, rng, time_unit)
+        self._announcer = self._routers.announcer
+        self.sessions = self._routers.sessions
+        self._risen = self._fallen = self._routers.risen
 
     def occupancy(self, now: float) -> list[float]:
         """`time_at_length` up to `now`."""
@@ -155,7 +131,7 @@ class ServerCore:
 
     def _dispatch(self, event: Dispatch, now: float) -> list[ServerEffect]:
         _, router, job, size, patience, number, expected, held = event
-        session = self.sessions.get(router) or self._session(router)
+        session = self.sessions.get(router) or self._routers.session(router)
         session.seen += 1
         session.held = held
         self.arrivals += 1
@@ -186,11 +162,8 @@ class ServerCore:
             self._waiting.append(work)
         if patience is not None and (work.state is Work.WAITING or self._abandons_in_service):
             effects.append(StartTimer(now + patience * self._time_unit, PatienceEnded(work)))
-        if self._tells:
-            if announcer.threshold >= 0:
-                effects += announcer.risen(length + 1)
-            if self._reporter.on_change:
-                effects += self._reporter.changed(length + 1)
+        if self._risen is not None:
+            effects += self._risen(length + 1)
         return effects
 
     def _start(self, work: Work, now: float) -> StartTimer:
@@ -229,13 +202,8 @@ class ServerCore:
         elif len(self._waiting) > 2 * (length - self.busy) + 64:
             # Empty places go away when a slot comes to them; a slot that is held for long must not let them pile up.
             self._waiting = deque(other for other in self._waiting if other.state is Work.WAITING and other is not work)
-        if self._tells:
-            if self._announcer.threshold >= 0:
-                effects += self._announcer.fallen(length)
-            if self._reporter.on_change:
-                effects += self._reporter.changed(length)
-            if self._reporter.on_departure:
-                effects += self._reporter.departed(length)
+        if self._fallen is not None:
+            effects += self._fallen(length)
         # The end comes first: a router that is told a length counts no job of its own that is not there any more.
         ended = self._end(work, outcome, "", now)
         ended += effects
@@ -272,76 +240,23 @@ class ServerCore:
 
     # -- routers ------------------------------------------------------------------------------
 
-    def _session(self, router: str) -> Session:
-        session = self.sessions.get(router)
-        if session is None:
-            raise LocalProtocolError(f"server {self.spec.id}: message from router {router}, which has not joined")
-        return session
-
     def _probe(self, event: Probe, now: float) -> list[ServerEffect]:
         _, router, job = event
-        session = self.sessions.get(router) or self._session(router)
+        session = self.sessions.get(router) or self._routers.session(router)
         session.believed = length = self.length
         return [build(Report, (self.id, router, length, session.seen, job))]
 
-    def _router_joined(self, event: RouterJoined, now: float) -> list[ServerEffect]:
-        if event.router in self.sessions:
-            raise LocalProtocolError(f"server {self.spec.id}: router {event.router} has joined already")
-        session = Session(event.router, event.needs, event.epoch)
-        self.sessions[event.router] = session
-        return self._needs_are_new(session, now)
-
-    def _needs_changed(self, event: NeedsChanged, now: float) -> list[ServerEffect]:
-        session = self._session(event.router)
-        effects: list[ServerEffect] = list(self._announcer.recall(session))
-        session.set_needs(event.needs)
-        session.needs_changes += 1
-        self.sessions[event.router] = self.sessions.pop(event.router)  # the last to say what it needs
-        return effects + self._needs_are_new(session, now)
-
-    def _needs_are_new(self, session: Session, now: float) -> list[ServerEffect]:
-        self._share_out()
-        effects: list[ServerEffect] = []
-        reports = session.needs.reports
-        if reports is not None:
-            effects.append(self._reporter.report(session, self.length))
-            if reports.every is not None:
-                effects.append(self._next_report(session, now))
-        return effects + list(self._announcer.settle(self.length))
-
-    def _router_left(self, event: RouterLeft, now: float) -> list[ServerEffect]:
-        session = self._session(event.router)
-        session.up = False
-        del self.sessions[event.router]
-        self._announcer.lost(session)
-        self._share_out()
-        return list(self._announcer.settle(self.length))
-
-    def _share_out(self) -> None:
-        """Which sessions want what has changed: sort them anew, so that no job has to."""
-        sessions = list(self.sessions.values())
-        self._announcer.set_takers(sessions)
-        self._reporter.set_listeners(sessions)
-        self._tells = self._announcer.threshold >= 0 or bool(self._reporter.on_change) or self._reporter.on_departure
-
-    def _report_due(self, event: ReportDue, now: float) -> list[ServerEffect]:
-        session = event.session
-        if not session.up or session.needs_changes != event.needs_changes:
-            return []
-        return [self._reporter.report(session, self.length), self._next_report(session, now)]
-
-    def _next_report(self, session: Session, now: float) -> StartTimer:
-        reports = session.needs.reports
-        assert reports is not None and reports.every is not None
-        return StartTimer(now + reports.every * self._time_unit, ReportDue(session, session.needs_changes))
-
-    def _open(self, event: Open, now: float) -> list[ServerEffect]:
-        return list(self._announcer.open(self.length))
+    def _about_routers(self, event: Any, now: float) -> list[ServerEffect]:
+        effects = self._routers.handle(event, self.length, now)
+        self._risen, self._fallen = self._routers.risen, self._routers.fallen
+        return effects
 
     def _drain(self, event: Drain, now: float) -> list[ServerEffect]:
         self.draining = True
         self._refusing = "draining"
-        return list(self._announcer.close())
+        return self._about_routers(event, now)
+
+    # -- pace and misbehaviour ----------------------------------------------------------------
 
     def _rate_changed(self, event: RateChanged, now: float) -> list[ServerEffect]:
         if not 0.0 < event.rate < float("inf"):
@@ -350,8 +265,6 @@ class ServerCore:
         self._service_unit = self._time_unit / event.rate * self.disturbance.slow
         return []
 
-    # -- misbehaviour -------------------------------------------------------------------------
-
     def _disturbed(self, event: Disturbed, now: float) -> list[ServerEffect]:
         if not 0.0 < event.slow < float("inf"):
             raise LocalProtocolError(f"server {self.spec.id}: slow = {event.slow}: expected a finite number above 0")
@@ -359,7 +272,11 @@ class ServerCore:
         self._service_unit = self._time_unit / self.spec.rate * event.slow
         self._refusing = "draining" if self.draining else "server" if event.failing else ""
         self._handlers = self._HUNG_HANDLERS if event.hung else self._HANDLERS
-        return [] if event.hung else self._release(now)
+        if event.hung:
+            return []
+        held, self.held = self.held, []  # what is over ends now, in order, unless patience has ended it
+        ended = (self._leave(work, "served", now) for work in held if work.state is Work.IN_SERVICE)
+        return [effect for effects in ended for effect in effects]
 
     def _service_held(self, event: ServiceEnded, now: float) -> list[ServerEffect]:
         """The server hangs: this service is over, but does not end."""
@@ -368,27 +285,13 @@ class ServerCore:
         self.held.append(event.work)
         return []
 
-    def _release(self, now: float) -> list[ServerEffect]:
-        """It hangs no more: what is over ends now, in order, unless patience has ended it."""
-        held, self.held = self.held, []
-        return [
-            effect
-            for work in held
-            if work.state is Work.IN_SERVICE
-            for effect in self._leave(work, "served", now)
-        ]  # fmt: skip
-
     # One table for all servers: a thousand of their own would not stay in the processor's cache.
     _HANDLERS: ClassVar[dict[type, Callable[[ServerCore, Any, float], list[ServerEffect]]]] = {
         Dispatch: _dispatch,
         Probe: _probe,
         ServiceEnded: _service_ended,
         PatienceEnded: _patience_ended,
-        RouterJoined: _router_joined,
-        NeedsChanged: _needs_changed,
-        RouterLeft: _router_left,
-        ReportDue: _report_due,
-        Open: _open,
+        **dict.fromkeys(Routers.HANDLERS, _about_routers),
         Drain: _drain,
         RateChanged: _rate_changed,
         Disturbed: _disturbed,
