@@ -39,9 +39,12 @@ USER 65532:65532
 WORKDIR /tmp
 EXPOSE 8080
 # Every part answers /ready with 200 when it is. Written so that it starts in some hundredths of a second; by TLS it asks
-# itself, so it believes whoever answers, and has the certificate that it may be asked for.
+# itself, so it believes whoever answers, and has the certificate that it may be asked for. Commands that do not serve
+# this port (`run`, `simulate`, …: neither `deploy` nor told the port) are healthy as long as they live.
 HEALTHCHECK --interval=3s --timeout=3s --start-period=60s --retries=5 CMD ["python", "-I", "-S", "-c", "\
 import os, socket, sys; \
+words = open('/proc/1/cmdline').read().split('\\0'); \
+{'deploy', '8080', '--port=8080'} & {*words} or sys.exit(0); \
 ask = socket.create_connection(('127.0.0.1', 8080), 2); \
 cert, key = os.environ.get('HERDLESS_TLS_CERT'), os.environ.get('HERDLESS_TLS_KEY'); \
 context = cert and __import__('ssl')._create_unverified_context(); \
