@@ -22,6 +22,8 @@ SCENARIO = "/scenarios/pull.toml"
 # A small system, slow enough for a machine that does other things as well: 60 jobs/s.
 SETS = ("time_unit_s=0.4", "pools.0.servers=10", "pools.1.servers=10", "routers.count=3")
 PARTS = ("router", "server-slow", "server-fast", "load", "exporter", "console", "prometheus")
+UP = {"router": 3, "server": 2, "load": 1, "exporter": 1, "prometheus": 1}
+"""How many replicas Prometheus is to see, by job."""
 BOUND_S = 60.0
 
 # At any free port of this machine: those of the compose file may be in use.
@@ -41,12 +43,12 @@ class Composed:
         up_s: What it took to bring everything up.
     """
 
-    def __init__(self, env: dict[str, str], override: Path) -> None:
+    def __init__(self, env: dict[str, str], *overrides: Path) -> None:
         self.prometheus = ""
         self.token = ""
         self.up_s = 0.0
         self._env = env | {"HERDLESS_SET": " ".join(SETS)}
-        files = ("-f", str(ROOT / "docker-compose.yml"), "-f", str(override))
+        files = [word for file in (ROOT / "docker-compose.yml", *overrides) for word in ("-f", str(file))]
         self._compose = ("docker", "compose", "-p", PROJECT, *files)
 
     def compose(self, *arguments: str, check: bool = True) -> str:
@@ -70,6 +72,10 @@ class Composed:
         found = json.loads(self.docker("inspect", *self.containers(service)))
         ports = [container["NetworkSettings"]["Ports"]["8080/tcp"][0]["HostPort"] for container in found]
         return [f"http://127.0.0.1:{port}" for port in ports]
+
+    def health(self, container: str) -> str:
+        """What its health check says: starting, healthy or unhealthy."""
+        return self.docker("inspect", "--format", "{{.State.Health.Status}}", container).strip()
 
     def put(self, url: str, body: Any) -> Any:
         """Change something, with the token."""
@@ -100,11 +106,17 @@ class Composed:
 
 
 @contextmanager
-def composed(env: dict[str, str], folder: Path) -> Iterator[Composed]:
-    """Build the image, bring the system up, and take it down again, with nothing left behind."""
+def composed(env: dict[str, str], folder: Path, *more: Path) -> Iterator[Composed]:
+    """Build the image, bring the system up, and take it down again, with nothing left behind.
+
+    Args:
+        env: Of the engine.
+        folder: Where to write.
+        more: Compose files that change ours.
+    """
     override = folder / "override.yml"
     override.write_text(OVERRIDE, encoding="utf-8")
-    system = Composed(env, override)
+    system = Composed(env, *more, override)
     try:
         system.compose("build", "router")
         started = time.monotonic()
@@ -120,6 +132,11 @@ def composed(env: dict[str, str], folder: Path) -> Iterator[Composed]:
     finally:
         system.compose("down", "--volumes")
     assert system.left_behind() == []
+
+
+def replicas(cluster: Composed) -> dict[str, int]:
+    """How many targets answer Prometheus, by job."""
+    return {one["metric"]["job"]: int(one["value"][1]) for one in cluster.ask("sum by (job) (up == 1)")}
 
 
 def call(url: str, method: str = "GET", body: Any = None, token: str = "") -> Any:

@@ -11,8 +11,20 @@ from typing import Any
 import pytest
 
 from tests.deploy.boards import FILES, board, expressions, marks
-from tests.deploy.cluster import BOUND_S, PARTS, SCENARIO, SETS, Composed, call, composed, empty_ones, eventually
-from tests.deploy.engine import ROOT, engine, why_none
+from tests.deploy.cluster import (
+    BOUND_S,
+    PARTS,
+    SCENARIO,
+    SETS,
+    UP,
+    Composed,
+    call,
+    composed,
+    empty_ones,
+    eventually,
+    replicas,
+)
+from tests.deploy.engine import ROOT, why_none
 from tests.tidy.test_metrics_doc import recorded
 
 REASON = why_none()
@@ -23,12 +35,11 @@ pytestmark = [
 ]
 
 VERDICTS = ("agree", "differ", "not_enough_data", "limit")
-UP = {"router": 3, "server": 2, "load": 1, "exporter": 1, "prometheus": 1}
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Composed]:
-    with engine() as env, composed(env, tmp_path_factory.mktemp("compose")) as system:
+def cluster(docker_env: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Composed]:
+    with composed(docker_env, tmp_path_factory.mktemp("compose")) as system:
         yield system
 
 
@@ -36,11 +47,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Composed]:
 def _whole(cluster: Composed) -> None:
     """Each test finds the same system, whatever the one before has done to it."""
     eventually("every replica is scraped", lambda: replicas(cluster), lambda up: up == UP)
-
-
-def replicas(cluster: Composed) -> dict[str, int]:
-    """How many targets answer Prometheus, by job."""
-    return {one["metric"]["job"]: int(one["value"][1]) for one in cluster.ask("sum by (job) (up == 1)")}
 
 
 def books(cluster: Composed) -> dict[str, float]:
@@ -234,6 +240,16 @@ def attached_run(cluster: Composed, out: str) -> dict[str, Any]:
     """Measure the cluster from a container beside it."""
     sets = [word for each in (*SETS, "run.warmup=5", "run.duration=40") for word in ("--set", each)]
     return cluster.herdless("run", SCENARIO, *sets, "--attach", "router", "--servers", "server", "--out", out)
+
+
+def test_what_runs_once_and_serves_nothing_is_healthy(cluster: Composed) -> None:
+    once = ("run", "--detach", "--no-deps", "load", "run", SCENARIO, "--set", "run.duration=10000")
+    container = cluster.compose(*once).split()[-1]
+    try:
+        eventually("its health is known", lambda: cluster.health(container), lambda health: health != "starting")
+        assert cluster.health(container) == "healthy"
+    finally:
+        cluster.docker("rm", "--force", container)
 
 
 def test_servers_that_are_told_to_end_finish_what_they_have(cluster: Composed) -> None:
