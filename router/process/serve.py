@@ -14,19 +14,18 @@ import asyncio
 import errno
 import json
 import os
-import signal
 import socket
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
-from types import FrameType
 from typing import Any
 
 from aiohttp import web
 
 from router.process.access import Access, access_from_environment, bind_fault
+from router.process.ending import on_signal, stop_at_once
 from router.process.limits import CONNECTIONS, Connections, limit_unread
 from router.process.logs import say_at_once
 from router.process.tls import Tls, tls_from_environment
@@ -98,8 +97,9 @@ async def serve(app: web.Application, listen: Listen, drain: Callable[[], Awaita
     """Serve until SIGTERM or SIGINT, then drain, close and return the exit code.
 
     While `drain` runs, requests are still answered: the application itself refuses new work. A second signal ends
-    the drain; later ones change nothing, since it ends anyway, within `close_limit_s`. Idle connections are closed
-    at once; handlers that hold one open (WebSockets) should end in the application's `on_shutdown`.
+    the drain; during the `close_limit_s` after it others change nothing, and then they end the process at once. Idle
+    connections are closed at once; handlers that hold one open (WebSockets) should end in the application's
+    `on_shutdown`.
 
     Args:
         app: The application; its body limit is its own `client_max_size`.
@@ -123,7 +123,7 @@ async def serve(app: web.Application, listen: Listen, drain: Callable[[], Awaita
     signals: asyncio.Queue[int] = asyncio.Queue()
     loop = asyncio.get_running_loop()
     # No handlers of the loop: when it closes, it would give them back, and a late signal would then kill the process.
-    _on_signal(lambda number, frame: loop.call_soon_threadsafe(signals.put_nowait, number))
+    on_signal(lambda number, frame: loop.call_soon_threadsafe(signals.put_nowait, number))
     connections = app.get(CONNECTIONS) or Connections()
     runner = web.AppRunner(
         app,
@@ -154,13 +154,8 @@ async def serve(app: web.Application, listen: Listen, drain: Callable[[], Awaita
             accepting.close()
         await runner.cleanup()
         listener.close()
-        _on_signal(signal.SIG_IGN)  # it is about to end as it should
+        stop_at_once(EXIT_OK)
     return EXIT_OK
-
-
-def _on_signal(handler: Callable[[int, FrameType | None], object] | signal.Handlers) -> None:
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, handler)
 
 
 def give_up(id: str, kind: str, message: str, as_json: bool, code: int = EXIT_USER_MISTAKE) -> int:

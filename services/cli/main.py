@@ -10,6 +10,7 @@ from types import FrameType
 
 import typer
 
+from router.process.ending import stop_at_once
 from router.protocol.errors import HerdlessError, SettingsError
 from services.cli import access, audit, console, deploy, experiments, inventory, processes, studies
 from services.cli.options import EXIT_INTERRUPTED, EXIT_RUN_INVALID, EXIT_USER_MISTAKE, say
@@ -45,9 +46,7 @@ def main() -> None:
         code = run_command(sys.argv[1:])
     except KeyboardInterrupt:  # once more, while it was ending on account of the first one
         code = EXIT_INTERRUPTED
-    # From here on it ends anyway: a late signal shall not make another exit code of it.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    stop_at_once(code)
     try:
         sys.stdout.flush()
     except BrokenPipeError:

@@ -220,6 +220,25 @@ async def shut(app):
     assert process.finish() == (0, "draining\ndrained\n", "")
 
 
+def test_a_signal_ends_it_at_once_when_only_a_thread_is_waited_for(start):
+    app = APP.replace(
+        "    return await serve(",
+        "    asyncio.get_running_loop().run_in_executor(None, time.sleep, 3600)\n    return await done(",
+    )
+    done = """
+async def done(*arguments):
+    code = await serve(*arguments)
+    print("served", flush=True)
+    return code
+"""
+    process = start(done + app)
+    process.listening()
+    process.popen.terminate()
+    assert [process.read_line() for _ in range(3)] == ["draining\n", "drained\n", "served\n"]
+    process.popen.terminate()
+    assert process.finish() == (0, "", "")
+
+
 @pytest.mark.parametrize(("command", "code"), [("policies", 0), ("nonsense", 2)])
 def test_a_signal_at_the_very_end_of_a_command_does_not_change_its_exit_code(start, command, code):
     process = start(LATE + f"import sys\nfrom services.cli import main\nsys.argv[1:] = ['{command}']\nmain()")
