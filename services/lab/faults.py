@@ -36,7 +36,7 @@ class Timeline:
         tell: Told each fault when it has happened.
 
     Attributes:
-        happened: The faults as they happened, with their real instants.
+        happened: The faults as they happened, with their real instants; none that found nobody, or changed nothing.
     """
 
     def __init__(
@@ -140,14 +140,15 @@ class Timeline:
                 running.hang(name)
                 self._note(fault)
             case "resume":
-                if running[name].exit_code is None and not running.is_up(name):
+                stood_still = running[name].exit_code is None and not running.is_up(name)
+                if stood_still:
                     running.resume(name)
                     scraper.silent.discard(url)
-                await self._tell_all(name, fault)
-                self._note(fault)
+                if await self._tell_all(name, fault) or stood_still:
+                    self._note(fault)
             case "slow" | "fail":
-                await self._tell_all(name, fault)
-                self._note(fault)
+                if await self._tell_all(name, fault):
+                    self._note(fault)
 
     async def _kill(self, name: str, fault: Fault) -> None:
         running, url = self._running, self._running.urls[name]
@@ -173,14 +174,15 @@ class Timeline:
     # -- servers ------------------------------------------------------------------------------
 
     async def _strike_server(self, server: str, fault: Fault) -> None:
-        await self._tell(server, fault)
-        self._note(fault)
+        if await self._tell(server, fault):
+            self._note(fault)
 
-    async def _tell_all(self, name: str, fault: Fault) -> None:
-        await asyncio.gather(*(self._tell(server, fault) for server in self._servers if self._servers[server] == name))
+    async def _tell_all(self, name: str, fault: Fault) -> bool:
+        servers = [server for server, process in self._servers.items() if process == name]
+        return any(await asyncio.gather(*(self._tell(server, fault) for server in servers)))
 
-    async def _tell(self, server: str, fault: Fault) -> None:
-        """Tell a server how to misbehave; one that is dead or stands still is not told."""
+    async def _tell(self, server: str, fault: Fault) -> bool:
+        """Tell a server how to misbehave; False: it does already, or is dead or stands still and cannot be told."""
         before = self._disturbed.get(server, Disturbed())
         match fault.kind:
             case "slow":
@@ -191,12 +193,12 @@ class Timeline:
                 how = before._replace(hung=True)
             case _:
                 how = Disturbed()
-        await self._disturb(server, how)
+        return await self._disturb(server, how)
 
-    async def _disturb(self, server: str, how: Disturbed) -> None:
+    async def _disturb(self, server: str, how: Disturbed) -> bool:
         name = self._servers[server]
         if how == self._disturbed.get(server, Disturbed()) or not self._running.is_up(name):
-            return
+            return False
         url = f"{self._running.urls[name]}/v1/servers/{server}/disturbance"
         try:
             async with self._session.put(url, json=how._asdict()) as response:
@@ -204,8 +206,9 @@ class Timeline:
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             if self._running.is_up(name):
                 raise RunInvalid("unreachable", f"{url}: {type(error).__name__}: does {name} still run?") from None
-            return
+            return False
         self._disturbed[server] = how
+        return True
 
     # -- the end ------------------------------------------------------------------------------
 

@@ -71,6 +71,8 @@ class Faults:
                 if process.alive and not process.hung:
                     process.hang(now)
             case "drain":
+                if process.hung:
+                    process.resume(now)  # else it would not hear
                 process.drain(now)
             case "resume" if process.hung:
                 process.resume(now)

@@ -81,8 +81,11 @@ class ServersProcess(Process):
         self._all(Open(), now)
 
     def disturb(self, server: str, change: dict[str, Any], now: float) -> None:
-        """Make a server misbehave in a further way; no change: in no way any more."""
-        self.meanwhile(self._disturb, server, change, now)
+        """Make a server misbehave in a further way; no change: in no way any more. Who stands still is not told."""
+        if self.alive and not self.hung:
+            core = self.cores[server]
+            former = core.disturbance
+            self._hand_over(core, former._replace(**change) if change else type(former)(), now, now)
 
     def rate(self, server: str, rate: float, now: float) -> None:
         """Let a server have another rate, and tell the routers."""
@@ -94,11 +97,6 @@ class ServersProcess(Process):
         for port in self.by_router.values():
             if port.up:
                 port.send(rated, now)
-
-    def _disturb(self, server: str, change: dict[str, Any], now: float) -> None:
-        core = self.cores[server]
-        former = core.disturbance
-        self._hand_over(core, former._replace(**change) if change else type(former)(), now, now)
 
     def _drain(self, _: None, __: None, now: float) -> None:
         if not self.draining:

@@ -168,6 +168,23 @@ def test_what_hangs_when_the_run_is_over_is_resumed() -> None:
     assert ends(found) == [("served", 100), ("served", 101)]
 
 
+def test_what_stands_still_is_not_told_to_misbehave() -> None:
+    failing = scenario(at(5, "hang"), at(6, "fail"), at(9, "hang", "a-1"), at(15, "resume"))
+
+    # The second is read at 15, by a server that nobody has told anything.
+    assert ends(story(failing, (1, 6), (8, 1), (30, 2))) == [("served", 15), ("served", 16), ("served", 32)]
+
+    # Whom the resume of a server does not reach stays as slow as it was.
+    slow = scenario(at(2, "slow", factor=3), at(5, "hang"), at(6, "resume", "a-1"), at(15, "resume"))
+    assert ends(story(slow, (3, 1), (8, 2))) == [("served", 15), ("served", 21)]
+
+
+def test_what_stands_still_goes_on_to_drain() -> None:
+    drained = scenario(at(5, "hang"), at(12, "drain"))
+
+    assert ends(story(drained, (1, 6), (2, 6), (20, 1))) == [("served", 12), ("served", 13), ("failed", 20)]
+
+
 # -- servers that misbehave -------------------------------------------------------------------------
 
 

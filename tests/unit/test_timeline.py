@@ -242,6 +242,24 @@ async def test_what_stands_still_goes_on_at_the_end_and_is_not_told_before(groun
     assert of(what(found), "router-1") == ["hang router-1", "resume router-1"]
 
 
+async def test_what_finds_nobody_or_changes_nothing_has_not_happened(ground: Ground) -> None:
+    found = await ground.run(
+        fault(1, "kill", target="servers-slow-1") + fault(1, "hang", target="servers-slow-2")
+        + fault(2, "slow", target="servers-slow-1", factor=3) + fault(2, "fail", target="servers-slow-2")
+        + fault(3, "hang", target="slow-1") + fault(3, "slow", target="slow-3", factor=3)
+        + fault(4, "resume", target="slow-3") + fault(4, "resume", target="servers-slow-1")
+        + fault(5, "resume", target="servers-slow-2") + fault(6, "resume", target="servers-slow-2")
+        + fault(7, "slow", target="slow-3", factor=3) + fault(8, "slow", target="slow-3", factor=3)
+    )  # fmt: skip
+    # The dead one cannot be told. The other one stands still from 1 to 5, and is well when it goes on.
+    assert of(what(found), "servers-slow-1") == ["kill servers-slow-1"]
+    assert of(what(found), "slow-1") == []
+    assert of(what(found), "servers-slow-2") == ["hang servers-slow-2", "resume servers-slow-2"]
+    assert of(what(found), "slow-3") == ["slow slow-3 by 3"]
+    well = {"slow": 1.0, "failing": False, "hung": False}
+    assert ground.told == [("slow-3", well | {"slow": 3.0}), ("slow-3", well)]
+
+
 async def test_what_has_its_turn_only_after_the_end_does_not_happen(ground: Ground) -> None:
     running = ground.running
     running.starting.clear()
