@@ -279,8 +279,8 @@ class RouterCore:
 
     def _server_left(self, event: ServerLeft, now: float) -> list[RouterEffect]:
         server = self.members.known(event.server, "a server leaves")
+        self.upkeep.leaves(server, now)
         self.members.leave(server)
-        self.upkeep.left(server)
         effects = [self._settle(probing) for probing in self._questions.unask(server)]
         return effects + self._flights.lose(server)
 

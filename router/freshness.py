@@ -58,8 +58,8 @@ class Freshness:
         self._watching = True
         return [StartTimer(now + self._period, ViewsDue())]
 
-    def left(self, server: Server) -> None:
-        """It is gone."""
+    def leaves(self, server: Server, now: float) -> None:
+        """Its link is lost."""
         del self._renewed[server]
         self.stale.pop(server, None)
 

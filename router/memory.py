@@ -54,7 +54,7 @@ class WatchDue(NamedTuple):
 
 
 class Standing:
-    """What is remembered of one incarnation of a server.
+    """What is remembered of a server.
 
     Attributes:
         failed: Jobs that it failed in a row.
@@ -81,8 +81,11 @@ class FailureMemory:
     full, set it aside; a job that it serves ends the row. After `forgive` time units it is let back on trial: one
     failure sets it aside again, for twice as long, and at most `longest`; a job that it serves ends the trial, and all
     is forgotten. A server with a job of ours that is there for longer than `hang` is set aside likewise, and let back
-    as soon as it ends a job, or after the same time; the jobs that it had then are not held against it again. A new
-    incarnation of a server begins with a clean slate.
+    as soon as it ends a job, or after the same time; the jobs that it had then are not held against it again.
+
+    A link that is lost with jobs of ours is one failure, however many they were, unless its server drains or is set
+    aside. What was remembered waits for the server to come back under its name, for `longest` at most: one that was
+    set aside comes back on trial, and one whose failures suffice is set aside at once.
 
     Units: instants and durations in the clock's unit, of which `time_unit` make one time unit.
 
@@ -99,21 +102,46 @@ class FailureMemory:
         self._longest = max(rule.longest * time_unit, self._forgive)
         self._period = None if rule.hang is None else rule.hang * time_unit / TICKS
         self._standings: dict[Server, Standing] = {}
+        self._gone: dict[str, tuple[float, Standing]] = {}  # by name, in the order of leaving; only who was not well
         self._marks: deque[int] = deque(maxlen=TICKS + 1)
         self._watching = False
 
-    def joined(self, server: Server, now: float) -> list[StartTimer]:
-        """A server, or a new incarnation of one."""
-        self._standings[server] = Standing()
-        if self._period is None or self._watching:
-            return []
-        self._watching = True
-        self._marks.clear()
-        return [StartTimer(now + self._period, WatchDue())]
+    @property
+    def remembered(self) -> int:
+        """Servers that are gone and may come back, of which something is remembered."""
+        return len(self._gone)
 
-    def left(self, server: Server) -> None:
-        """It is gone, and with it what was remembered."""
-        del self._standings[server]
+    def joined(self, server: Server, now: float) -> list[StartTimer]:
+        """A server is here, perhaps again."""
+        self._forget(now)
+        _, standing = self._gone.pop(server.id, (now, Standing()))
+        self._standings[server] = standing
+        timers = self._judge(server, standing, now)
+        if self._period is not None and not self._watching:
+            self._watching = True
+            self._marks.clear()
+            timers.append(StartTimer(now + self._period, WatchDue()))
+        return timers
+
+    def leaves(self, server: Server, now: float) -> None:
+        """Its link is lost. Call it while its jobs, and whether it is set aside, are still known."""
+        standing = self._standings.pop(server)
+        if self._members.is_aside(server, "failed") or self._members.is_aside(server, "hung"):
+            standing.failed = 0
+            standing.on_trial = True
+        elif server.outstanding and server.id not in self._members.draining:
+            standing.failed += 1
+        if standing.failed or standing.on_trial:
+            self._gone[server.id] = now, standing
+        self._forget(now)
+
+    def _forget(self, now: float) -> None:
+        """Keep nothing for good of servers that never come back."""
+        while self._gone:
+            id = next(iter(self._gone))
+            if now - self._gone[id][0] <= self._longest:
+                break
+            del self._gone[id]
 
     def ended(self, server: Server, end: End, now: float) -> list[StartTimer]:
         """A server has ended a job of ours; it may be set aside for that, or let back."""
@@ -125,8 +153,7 @@ class FailureMemory:
             standing.on_trial = False
         elif end.outcome == "failed" and end.reason not in HARMLESS:
             standing.failed += 1
-            if standing.on_trial or standing.failed >= self._failures:
-                return self._set_aside(server, standing, "failed", now)
+            return self._judge(server, standing, now)
         return []
 
     def watch(self, in_flight: dict[int, InFlight], now: float) -> tuple[list[Server], list[StartTimer]]:
@@ -167,6 +194,11 @@ class FailureMemory:
         if standing is not None and standing.times[why] == times and self._members.is_aside(server, why):
             standing.on_trial = True
             self._members.let_back(server, why)
+
+    def _judge(self, server: Server, standing: Standing, now: float) -> list[StartTimer]:
+        if standing.failed >= (1 if standing.on_trial else self._failures):
+            return self._set_aside(server, standing, "failed", now)
+        return []
 
     def _set_aside(self, server: Server, standing: Standing, why: Why, now: float) -> list[StartTimer]:
         standing.failed = 0

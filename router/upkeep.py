@@ -68,10 +68,10 @@ class Upkeep:
         """A server, or a new incarnation of one."""
         return [timer for watcher in self._watchers for timer in watcher.joined(server, now)]
 
-    def left(self, server: Server) -> None:
-        """It is gone."""
+    def leaves(self, server: Server, now: float) -> None:
+        """Its link is lost. Call it before the other parts forget the server."""
         for watcher in self._watchers:
-            watcher.left(server)
+            watcher.leaves(server, now)
 
     def begin_anew(self, now: float) -> None:
         """Another policy is in force."""

@@ -83,16 +83,104 @@ def test_when_nobody_else_is_left_all_come_back() -> None:
     assert story.sent(0.0).server == "s-0"
 
 
-def test_a_new_incarnation_begins_with_a_clean_slate() -> None:
+# -- links that are lost ------------------------------------------------------------------------
+
+
+def back(story: Story, left: float, joined: float) -> None:
+    """The link of s-0 is lost and, later, had again."""
+    story.at(left, ServerLeft("s-0"))
+    story.at(joined, ServerJoined(Server("s-0", "pool", 1.0, 1, float("inf"))))
+
+
+def given(story: Story, now: float, jobs: int) -> None:
+    """So many jobs are at s-0, and have no end."""
+    while story.core.servers["s-0"].outstanding < jobs:
+        dispatch = story.sent(now)
+        if dispatch.server != "s-0":
+            story.end(now, dispatch)
+
+
+def test_links_lost_with_jobs_are_failures_however_many_jobs_were_there() -> None:
+    story = Story({"name": "random"}, 2, memory=MEMORY)
+    for now in (0.0, 1.0):
+        given(story, now, 5)
+        back(story, now, now + 0.5)
+        assert story.aside == []
+    given(story, 2.0, 1)
+    back(story, 2.0, 2.5)  # the third in a row
+    assert story.aside == ["s-0"]
+    story.at(12.4)
+    assert story.aside == ["s-0"]
+    story.at(12.5)
+    assert story.aside == []
+    given(story, 13.0, 1)
+    back(story, 13.0, 14.0)  # on trial: once is enough, and lasts twice as long
+    story.at(33.9)
+    assert story.aside == ["s-0"]
+    story.at(34.0)
+    assert story.aside == []
+
+
+def test_a_job_that_is_served_between_two_links_ends_the_row() -> None:
+    story = Story({"name": "random"}, 2, memory=MEMORY)
+    for now in range(10):
+        while (dispatch := story.sent(now)).server != "s-0":
+            story.end(now, dispatch)
+        story.end(now, dispatch)
+        given(story, now, 1)
+        back(story, now, now + 0.5)
+        assert story.aside == []
+
+
+def test_a_link_lost_without_jobs_or_of_one_that_drains_is_no_failure() -> None:
+    story = Story({"name": "random"}, 2, memory=MemoryRule(failures=1))
+    back(story, 1.0, 2.0)
+    assert story.aside == []
+    given(story, 3.0, 2)
+    story.at(3.0, ServerDraining("s-0"))
+    back(story, 4.0, 5.0)
+    assert story.aside == []
+
+
+def test_who_is_set_aside_comes_back_by_a_new_link_on_trial() -> None:
     story = Story({"name": "random"}, 2, memory=MEMORY)
     story.fail(0.0, "s-0", 3)
-    story.at(1.0, ServerLeft("s-0"))
-    story.at(1.0, ServerJoined(Server("s-0", "pool", 1.0, 1, 9.0)))
-    story.fail(2.0, "s-0", 2)
-    story.at(10.0)  # the timer of the former one
+    back(story, 1.0, 1.0)
     assert story.aside == []
-    story.fail(10.0, "s-0", 1)
+    story.fail(2.0, "s-0", 1)
     assert story.aside == ["s-0"]
+    story.at(10.0)  # the timer of the former link
+    story.at(21.9)
+    assert story.aside == ["s-0"]
+    story.at(22.0)
+    assert story.aside == []
+
+
+def test_who_hung_and_is_started_again_is_only_on_trial() -> None:
+    story = Story({"name": "random"}, 2, memory=MemoryRule(failures=3, forgive=10.0, longest=25.0, hang=4.0))
+    given(story, 0.5, 3)
+    story.at(6.0)
+    assert story.aside == ["s-0"]
+    back(story, 6.0, 6.5)  # what it had is lost, and was held against it already
+    assert story.aside == []
+    story.fail(7.0, "s-0", 1)
+    assert story.aside == ["s-0"]
+
+
+def test_nothing_is_kept_for_good_of_names_that_do_not_come_back() -> None:
+    story = Story({"name": "random"}, 2, memory=MEMORY)
+    given(story, 0.0, 1)
+    story.at(0.0, ServerLeft("s-0"))
+    story.at(25.1, ServerJoined(Server("s-0", "pool", 1.0, 1, float("inf"))))  # later than `longest`
+    story.fail(26.0, "s-0", 2)
+    assert story.aside == []
+    for n in range(1000):
+        story.at(30.0 + n, ServerJoined(Server(f"guest-{n}", "pool", 1.0, 1, float("inf"))))
+        while (dispatch := story.sent(30.0 + n)).server != f"guest-{n}":
+            story.end(30.0 + n, dispatch)
+        story.at(30.0 + n, ServerLeft(f"guest-{n}"))
+    assert story.core.upkeep.memory is not None
+    assert story.core.upkeep.memory.remembered <= 26  # of the last 25 time units, and this one
 
 
 # -- pull-messages of a server that is set aside -------------------------------------------------
