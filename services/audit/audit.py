@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,6 +15,7 @@ from services.audit.found import Audit
 from services.audit.jobs import check_generator, check_routers, check_sent
 from services.audit.ledger import Ledger
 from services.audit.log import Log
+from services.audit.order import check_order
 from services.audit.tables import Tables
 
 
@@ -30,6 +32,7 @@ def audit(ledger: Ledger, logs: Sequence[Log]) -> Audit:
         logs: All there are.
     """
     book = Book(ledger, Tables(logs))
+    _check_logs(book)
     check_generator(book)
     check_routers(book)
     if ledger.tagged:
@@ -41,13 +44,34 @@ def audit(ledger: Ledger, logs: Sequence[Log]) -> Audit:
     check_dispatches(book)
     check_receipts(book)
     check_pull_messages(book)
+    check_order(book)
     _say_what_is_missing(book)
     _count_traced(book)
     return book.found
 
 
+def _check_logs(book: Book) -> None:
+    """Each process that was started has left a log, and each log all records that nothing has overwritten."""
+    there = Counter(log.about.id for log in book.tables.logs)
+    book.wrong_files(
+        "started, but its event log is missing",
+        [
+            name if started == 1 else f"{name} ({started - there[name]} of {started})"
+            for name, started in book.ledger.processes.items()
+            if there[name] < started
+        ],
+    )
+    for log in book.tables.logs:
+        book.wrong_files(
+            f"the event log of {log.about.id} is damaged, records are missing",
+            [f"{first}" if first == last else f"{first} to {last}" for first, last in log.holes],
+        )
+
+
 def _say_what_is_missing(book: Book) -> None:
     unchecked, tables = book.found.unchecked, book.tables
+    if book.ledger.broken:
+        unchecked.append(f"the run broke off, and nothing is known of what came after: {book.ledger.broken}")
     there = {log.about.id for log in tables.logs if log.about.role == "router"}
     without = [name for name in book.ledger.routers if name not in there]
     if without:

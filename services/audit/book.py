@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -57,6 +57,11 @@ class Book:
             words = [f"job {job}" if names is None else names(place) for place, job in enumerate(shown)]
             known = [job for job in shown if job >= 0]
             self.found.mismatches.append(Mismatch(what, len(jobs), known, words))
+
+    def wrong_files(self, what: str, names: Sequence[str]) -> None:
+        """A mismatch of what was written down, whatever job it was about."""
+        if names:
+            self.found.mismatches.append(Mismatch(what, len(names), [], names[:NAMED]))
 
     def wrong_rows(self, what: str, rows: Rows) -> None:
         """A mismatch of records: jobs by the generator's number where it is known."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from router.protocol.eventlog import Kind
 from services.audit.book import CLOCK_S, Book, take
-from services.audit.ledger import LOST_ON_THE_WAY
+from services.audit.ledger import lost_on_the_way
 from services.measure.records import Flags, Ints
 
 
@@ -24,7 +24,7 @@ def check_sent(book: Book) -> None:
     ledger, arrivals, tables = book.ledger, book.arrivals, book.tables
     _check_tags(book)
     sent = np.flatnonzero(np.isfinite(ledger.sent))
-    lost = np.isin(ledger.reason, [place for place, why in enumerate(ledger.reasons) if why in LOST_ON_THE_WAY])
+    lost = np.isin(ledger.reason, lost_on_the_way(ledger))
     times = arrivals.by_tag.count(sent)
     book.wrong("sent once, but arrived more often", sent[times > 1])
     book.account("jobs that reached no router: the way there was lost", int((lost[sent] & (times == 0)).sum()))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from services.measure.records import Floats, Ints
 
@@ -30,6 +30,8 @@ class Ledger:
         doubled: Jobs that had a second end.
         tagged: Whether routers were told the numbers of the jobs.
         time_unit_s: Seconds in a time unit. `boot`: identifies the clock.
+        processes: Who has begun an event log, as often as it was started. `metrics`: who has shown final metrics.
+        broken: Why the run broke off; empty: it did not.
     """
 
     intended: Floats
@@ -46,3 +48,11 @@ class Ledger:
     tagged: bool
     time_unit_s: float
     boot: str = ""
+    processes: Mapping[str, int] = field(default_factory=dict)
+    metrics: Sequence[str] = ()
+    broken: str = ""
+
+
+def lost_on_the_way(ledger: Ledger) -> list[int]:
+    """The places of the reasons of which no router need know."""
+    return [place for place, why in enumerate(ledger.reasons) if why in LOST_ON_THE_WAY]

@@ -30,6 +30,7 @@ from tests.property.audited import (
 
 systems = st.sampled_from(sorted(SYSTEMS))
 numbers = st.integers(0, 10**6)
+LONG_S = 100.0  # longer than a run of `books` takes
 
 
 def of(kind: Kind, change: Callable[[Books, int, np.ndarray], Books]) -> Callable[[Books, int], Books | None]:
@@ -60,6 +61,16 @@ def otherwise(found: Books, place: int, rows: np.ndarray) -> Books:
 def renumbered(found: Books, place: int, rows: np.ndarray) -> Books:
     """The records are of a dispatch that there never was."""
     return altered(found, place, rows, dispatch=10**9)
+
+
+def too_early(found: Books, place: int, rows: np.ndarray) -> Books:
+    """The records tell an instant before everything else."""
+    return altered(found, place, rows, at=found.logs[place].records["at"][rows] - LONG_S)
+
+
+def by_another_message(found: Books, place: int, rows: np.ndarray) -> Books:
+    """The records name another pull-message."""
+    return altered(found, place, rows, number=found.logs[place].records["number"][rows] + 1)
 
 
 def mistagged(found: Books, place: int, rows: np.ndarray) -> Books:
@@ -107,6 +118,16 @@ def sent_elsewhere(found: Books, job: int) -> Books:
     return found.with_column("router", job, 1 - found.ledger.router[job])
 
 
+def sent_late(found: Books, job: int) -> Books:
+    """The generator sent it when it had arrived."""
+    return found.with_column("sent", job, found.ledger.sent[job] + LONG_S)
+
+
+def told_early(found: Books, job: int) -> Books:
+    """The generator has heard of its end before there was one."""
+    return found.with_column("ended", job, found.ledger.ended[job] - LONG_S)
+
+
 def never_sent(found: Books, job: int) -> Books:
     """The generator never sent it."""
     return found.with_column("sent", job, np.nan)
@@ -132,6 +153,16 @@ MISTAKES: dict[str, Callable[[Books, int], Books | None]] = {
     "end of nothing": of(Kind.LEFT_SERVER, renumbered),
     "start lost": unstarted,
     "start doubled": of(Kind.STARTED, doubled),
+    "start at another server": of(Kind.STARTED, elsewhere),
+    "start of nothing": of(Kind.STARTED, renumbered),
+    "receipt for another pull-message": of(Kind.RECEIVED, by_another_message),
+    "arrival before it was sent": of(Kind.ARRIVED, too_early),
+    "receipt before its dispatch": of(Kind.RECEIVED, too_early),
+    "start before its receipt": of(Kind.STARTED, too_early),
+    "end at the server before its receipt": of(Kind.LEFT_SERVER, too_early),
+    "end at the router before that at the server": of(Kind.ENDED, too_early),
+    "sent after its arrival": sent_late,
+    "end at the generator before that at the router": told_early,
     "another outcome at the generator": otherwise_told,
     "another server at the generator": told_of_another_server,
     "no end at the generator": never_told,
@@ -241,6 +272,43 @@ def test_a_server_that_was_killed_accounts_for_its_jobs(system: str, number: int
     gone = int((spoilt.ledger.reason == 1).sum())
     keys = "jobs that were at a server which was killed", "dispatches that were lost with a link"
     assert sum(found.accounted.get(key, 0) for key in keys) == gone
+
+
+@settings(max_examples=15, deadline=None)
+@given(system=systems, place=st.integers(0, 3), by_s=st.floats(-LONG_S, LONG_S))
+def test_instants_of_different_clocks_are_not_compared(system: str, place: int, by_s: float) -> None:
+    good = books(system)
+    log = good.logs[place]
+    records = log.records.copy()
+    records["at"] += by_s
+    spoilt = good.with_log(place, records, about=log.about._replace(boot="another host's"))
+
+    assert audit(spoilt.ledger, spoilt.logs).mismatches == []
+
+
+def test_logs_of_processes_that_were_started_must_be_there() -> None:
+    good = books("pull")
+    processes = {log.about.id: 1 for log in good.logs}
+    assert audit(replace(good.ledger, processes=processes), good.logs).holds
+
+    found = audit(replace(good.ledger, processes=processes | {"servers-slow": 3}), good.logs[1:])
+    assert [str(mismatch) for mismatch in found.mismatches] == [
+        "started, but its event log is missing: router-1, servers-slow (2 of 3)"
+    ]
+
+
+def test_records_that_nothing_has_overwritten_must_be_there() -> None:
+    good = books("pull")
+    number = int(np.flatnonzero(good.logs[0].records["code"] & 255 == Kind.PULLED)[0])
+    records = np.delete(good.logs[0].records, number)
+    spoilt = good.with_log(0, records, holes=[(number + 1, number + 1), (10**6, 10**6 + 9)])
+
+    found = audit(spoilt.ledger, spoilt.logs)
+    whats = [mismatch.what for mismatch in found.mismatches]
+    assert str(found.mismatches[0]) == (
+        f"the event log of router-1 is damaged, records are missing: {number + 1}, 1000000 to 1000009"
+    )
+    assert whats[1:] == ["a pull-message that never came"] and found.mismatches[1].jobs
 
 
 def test_without_a_kill_the_same_is_a_mistake() -> None:

@@ -80,6 +80,47 @@ def test_a_record_that_was_begun_is_never_taken_for_one(tmp_path) -> None:
     assert found.records["job"].tolist() == [4, 5, 6] and found.overwritten == 3
 
 
+@pytest.mark.parametrize("closed", [True, False])
+@pytest.mark.parametrize(
+    ("written", "gone", "overwritten", "holes"),
+    [
+        (9, [4], 0, [(4, 4)]),  # no ring yet: nothing can have been overwritten
+        (9, [1, 2, 7], 0, [(1, 2), (7, 7)]),
+        (25, [20, 21, 24], 15, [(20, 21), (24, 24)]),  # 16 … 25 lie in the ring
+        (25, [17], 15, [(17, 17)]),
+        (25, [], 15, []),
+    ],
+)
+def test_records_that_are_missing_within_are_no_overwritten_ones(
+    tmp_path, closed, written, gone, overwritten, holes
+) -> None:
+    log = small(tmp_path / "log", 10)
+    write(log, range(1, written + 1))
+    if closed:
+        log.close(1.0)
+    data = bytearray(log.path.read_bytes())
+    for number in gone:
+        at = HEAD_BYTES + NAMES_BYTES + (number - 1) % 10 * RECORD.size
+        data[at : at + RECORD.size] = bytes(RECORD.size)
+
+    found = read_log(bytes(data))
+    # Of a full ring whose writer was killed, the oldest record may be torn.
+    assert found.overwritten == overwritten + (written > 10 and not closed) and list(found.holes) == holes
+    assert found.described()["missing"] == sum(last - first + 1 for first, last in holes)
+
+
+def test_a_number_that_is_damaged_makes_holes_and_nothing_overwritten(tmp_path) -> None:
+    log = small(tmp_path / "log", 16)
+    write(log, range(1, 8))
+    log.close(1.0)
+    for bit, holes in ((1, [(4, 4)]), (4, [(8, 19)]), (63, [(4, 4)])):
+        data = bytearray(log.path.read_bytes())
+        at = HEAD_BYTES + NAMES_BYTES + 4 * RECORD.size - 8  # the number of the fourth record
+        data[at : at + 8] = (4 ^ 1 << bit).to_bytes(8, "little")
+        found = read_log(bytes(data))
+        assert list(found.holes) == holes  # 4 ^ 16 = 20 is in its place too, and 5, 6, 7 are there: 8 … 19 should be
+
+
 def test_a_log_that_grows_keeps_everything(tmp_path) -> None:
     log = small(tmp_path / "log", 3, grows=True)
     write(log, range(1, 101))
