@@ -6,6 +6,7 @@ from router.events import EndJob, RouterEffect, Tally
 from router.in_force import InForce
 from router.jobs import InFlight, OnceJob
 from router.members import Members
+from router.memory import HARMLESS
 from router.policy import Assign, Job, Server
 from router.protocol.errors import RemoteProtocolError
 from router.protocol.messages import Dispatch, End, build
@@ -140,7 +141,7 @@ class Flights:
         return self._again(record, started=True) or record.over(None, "link_lost")
 
     def _failed(self, record: InFlight, end: End) -> Dispatch | EndJob:
-        record.server.failed += 1
+        record.server.failed += end.reason not in HARMLESS
         return self._again(record, started=end.service > 0.0) or record.over(end)
 
     def _again(self, record: InFlight, *, started: bool) -> Dispatch | EndJob | None:

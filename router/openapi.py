@@ -60,7 +60,7 @@ class ServerEntry(Part):
     outstanding: Count
     """Jobs of this router that are there."""
     failed: Count
-    """Jobs of this router that it has ended as failed."""
+    """Jobs of this router that it has failed; those that it turned away (`draining`, `ceiling`) do not count."""
     pull_messages: Count
     """Pull-messages of this server that this router holds."""
 

@@ -40,7 +40,7 @@ class Server:
         outstanding: Jobs that this router has there: dispatched, and not ended.
         sent: Dispatches on this link so far.
         view: The queue length that this router believes in; `None`: it was not told under the policy in force.
-        failed: Jobs of ours that it has ended as failed.
+        failed: Jobs of ours that it has failed; those that it turned away, because it drains or is full, do not count.
         left: Its link is lost; whoever comes under its name is another one.
     """
 

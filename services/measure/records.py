@@ -8,9 +8,14 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 from numpy.typing import NDArray
 
+from router.memory import HARMLESS
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
+
+NOT_ITS_DOING = HARMLESS | {"", "link_lost", "unaccounted"}
+"""Reasons of jobs at a server that it has not failed: it turned them away, or its router did not hear of their ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +47,7 @@ class Records:
         waiting: From `arrived` to the start of service. `service`: from the start to the end.
         size: Service requirement, unit mean. `patience`: nan for ever.
         router, server: Places in the fleet; server -1: it never went to one.
-        outcome: Place in `OUTCOMES`.
+        outcome: Place in `OUTCOMES`. `faulted`: its server failed it, and did not just turn it away or lose its link.
         fallback, stale: As `dispatch.random` and `dispatch.stale` count them.
 
     Shape: (jobs,), each. `arrived`, `waiting`, `service` are nan where server is -1.
@@ -59,6 +64,7 @@ class Records:
     router: Ints
     server: Ints
     outcome: Ints
+    faulted: Flags
     fallback: Flags
     stale: Flags
 
@@ -89,8 +95,8 @@ class Run:
 
     Attributes:
         fleet: The servers. `records`: the jobs. `messages`: the counters of messages.
-        failed: By server, the jobs that it ended as failed, also those that were tried again elsewhere: as the routers
-            that were there at the end knew it.
+        failed: By server, the jobs that it failed, also those that were tried again elsewhere: as the routers that
+            were there at the end knew it. Those that it turned away do not count.
     """
 
     fleet: Fleet

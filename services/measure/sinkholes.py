@@ -6,10 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from router.protocol.messages import OUTCOMES
 from services.measure.records import Run
 
-FAILED = OUTCOMES.index("failed")
 FEWEST = 10
 """Fewer failed jobs at a server say nothing."""
 FACTOR = 5.0
@@ -21,7 +19,7 @@ class Sinkhole(NamedTuple):
 
     Attributes:
         server: Its name.
-        jobs: Jobs that were dispatched to it. `failed`: those of them that it failed.
+        jobs: Jobs that were dispatched to it. `failed`: those of them that it failed by its own doing.
         share: Its share of all dispatches.
     """
 
@@ -34,12 +32,14 @@ class Sinkhole(NamedTuple):
         """For people."""
         return (
             f"sinkhole: {self.server} failed {self.failed} of its {self.jobs} jobs, and got {self.share:.1%} of all "
-            "dispatches: routers.memory sets such servers aside"
+            "dispatches: routers.memory sets a server aside that fails several jobs in a row"
         )
 
 
 def sinkholes(run: Run) -> list[Sinkhole]:
     """The sinkholes of a run, the worst one first.
+
+    Rule: what a server turns away because it drains or is full, or is lost with its link, is no failure of its own.
 
     The records tell where each job was last. Those that failed elsewhere before and were tried again are known to the
     routers alone.
@@ -47,7 +47,7 @@ def sinkholes(run: Run) -> list[Sinkhole]:
     fleet, records = run.fleet, run.records
     placed = records.server >= 0
     jobs = np.bincount(records.server[placed], minlength=len(fleet.servers))
-    failed = np.bincount(records.server[placed & (records.outcome == FAILED)], minlength=len(fleet.servers))
+    failed = np.bincount(records.server[placed & records.faulted], minlength=len(fleet.servers))
     told = np.array([run.failed.get(server, 0) for server in fleet.servers])
     tried_again = np.maximum(told - failed, 0)
     jobs, failed = jobs + tried_again, failed + tried_again

@@ -11,7 +11,7 @@ import numpy as np
 from router.core import EndJob, RouterCore
 from router.protocol.messages import OUTCOMES
 from services.loadgen.workload import Workload
-from services.measure.records import Fleet, MessageLog, Records
+from services.measure.records import NOT_ITS_DOING, Fleet, MessageLog, Records
 from services.simulator.network import Delays
 from services.simulator.world import KINDS
 
@@ -35,15 +35,15 @@ class Recorder:
 
     def ended(self, effect: EndJob, now: float) -> None:
         """Book the end of one job."""
-        job, outcome, _, _, end, _, fallback = effect
+        job, outcome, reason, _, end, _, fallback = effect
         row = job[0]
         self._ended[row] = now + self._back
         self._outcome[row] = _OUTCOME[outcome]
         if end is not None:
             server, _, _, _, _, self._arrived[row], self._waiting[row], self._service[row], stale, _, _ = end
             self._server[row] = self._place[server]
-            if fallback or stale:
-                self._flags[row] = fallback + 2 * stale
+            if fallback or stale or reason:
+                self._flags[row] = fallback + 2 * stale + 4 * (reason not in NOT_ITS_DOING)
 
     def records(self, workload: Workload, sent: Any) -> Records:
         """All rows.
@@ -67,6 +67,7 @@ class Recorder:
             outcome=np.frombuffer(self._outcome, np.int64),
             fallback=(flags & 1).astype(bool),
             stale=(flags & 2).astype(bool),
+            faulted=(flags & 4).astype(bool),
         )
 
 

@@ -209,6 +209,7 @@ class _System:
             router=workload.routers,
             server=self._server_of,
             outcome=np.zeros(jobs, np.int64),
+            faulted=np.zeros(jobs, bool),
             fallback=np.frombuffer(self._fallback, np.uint8).astype(bool),
             stale=np.frombuffer(self._stale, np.uint8).astype(bool),
         )

@@ -11,6 +11,7 @@ from router.protocol.messages import OUTCOMES
 from services.measure.records import Records
 from services.measure.sinkholes import sinkholes
 from services.scenario import Scenario, parse_scenario
+from services.simulator.network import Delays
 from services.simulator.run import simulate
 from tests.swarm.story import Story
 from tests.swarm.watchers import Watchers
@@ -118,5 +119,21 @@ def test_servers_that_fail_alike_are_no_sinkholes() -> None:
     run = simulate(scenario('name = "pull"', "", "fail"))
     rng = np.random.default_rng(5)
     run = replace(run, failed={})
-    run.records.outcome[:] = np.where(rng.random(len(run.records.outcome)) < 0.2, FAILED, 0)
+    run.records.faulted[:] = rng.random(len(run.records.faulted)) < 0.2
     assert sinkholes(run) == []
+
+
+def test_a_server_that_drains_is_no_sinkhole() -> None:
+    # Jobs last for 5 time units, so it is there for long. What its router sends until it knows finds it draining.
+    text = """
+name = "drain"
+policy.name = "random"
+arrivals.rate_total = 15.0
+run = {warmup = 0, duration = 60}
+pools = [{name = "a", servers = 3, rate = 0.2, slots = 50, processes = 3}]
+faults = [{at = 20, kind = "drain", target = "servers-a-1"}]
+"""
+    run = simulate(parse_scenario(text, "drain.toml"), delays=Delays(0.0, 2.0, 2.0, 0.0))
+    # 15 / 3 = 5 jobs a time unit, for 4 of them: 20, with a standard deviation of 4.5.
+    turned_away = (run.records.outcome == FAILED) & (run.records.server == 0)
+    assert turned_away.sum() > 10 and sinkholes(run) == []

@@ -54,7 +54,7 @@ def rows(outcome, waiting, back=0.3):
         intended=intended, sent=intended + 0.1, arrived=intended + 0.4, ended=intended + 1.4 + waiting + back,
         waiting=waiting, service=np.ones(count), size=np.ones(count), patience=np.full(count, np.nan),
         router=np.zeros(count, int), server=np.zeros(count, int), outcome=np.array(outcome),
-        fallback=np.zeros(count, bool), stale=np.zeros(count, bool),
+        faulted=np.zeros(count, bool), fallback=np.zeros(count, bool), stale=np.zeros(count, bool),
     )  # fmt: skip
 
 

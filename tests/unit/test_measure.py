@@ -23,7 +23,7 @@ def records(rows, *, way_back=0.0):
         intended=intended.astype(float), sent=intended.astype(float), arrived=intended.astype(float),
         ended=intended + waiting + service + way_back, waiting=waiting.astype(float), service=service.astype(float),
         size=np.ones(len(rows)), patience=np.full(len(rows), np.nan), router=np.zeros(len(rows), int),
-        server=server, outcome=outcome, fallback=nothing, stale=nothing,
+        server=server, outcome=outcome, faulted=nothing, fallback=nothing, stale=nothing,
     )  # fmt: skip
 
 

@@ -42,6 +42,13 @@ def test_a_job_that_is_blocked_is_never_dispatched_anew() -> None:
     assert isinstance(end, EndJob) and end.outcome == "blocked" and story.core.tally.retries == 0
 
 
+def test_what_a_server_turns_away_is_not_counted_as_failed_by_it() -> None:
+    story = Story({"name": "round_robin"}, 1)
+    for reason in ("draining", "server", "ceiling", "out of memory"):
+        story.end(0.0, story.sent(0.0), "failed", reason)
+    assert story.core.servers["s-0"].failed == 2
+
+
 def test_a_job_of_a_lost_link_goes_elsewhere_once_and_the_message_is_not_used_again() -> None:
     # The server's pull-message lies here when it dies, and a job was just sent to it by that.
     story = Story({"name": "pull"}, 3, retries=1)

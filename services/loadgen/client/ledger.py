@@ -12,7 +12,7 @@ from router.protocol.messages import OUTCOMES
 from router.protocol.stream import Answer
 from services.loadgen.client.result import Generation
 from services.loadgen.workload import Workload
-from services.measure.records import Floats, Records
+from services.measure.records import NOT_ITS_DOING, Floats, Records
 
 NAN = float("nan")
 MOST_TWICE = 100
@@ -105,6 +105,8 @@ class Ledger:
         waiting, service = np.array(self._waiting_s) / time_unit_s, np.array(self._service_s) / time_unit_s
         symmetric = sent + (ended - sent - waiting - service) / 2.0
         flags = np.frombuffer(bytes(self._flags), np.uint8)
+        places = np.array(self._server)
+        whose = [place for reason, place in self._reasons.items() if reason not in NOT_ITS_DOING]
         records = Records(
             intended=workload.instants,
             sent=sent,
@@ -115,8 +117,9 @@ class Ledger:
             size=workload.sizes,
             patience=workload.patience,
             router=workload.routers,
-            server=np.array(self._server),
+            server=places,
             outcome=np.array(self._outcome),
+            faulted=(places >= 0) & np.isin(np.array(self._reason), whose),
             fallback=(flags & 1).astype(bool),
             stale=(flags & 2).astype(bool),
         )
