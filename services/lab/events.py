@@ -9,7 +9,7 @@ import shutil
 import tempfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,10 +48,11 @@ class Rings:
 
 @contextmanager
 def event_logs(scenario: Scenario, folder: Path) -> Iterator[Rings]:
-    """Make room for logs, in memory if there is enough; when the processes are gone, keep what they wrote.
+    """Make room for logs; when the processes are gone, keep what they wrote.
 
-    Rule: while a run lasts no process waits for a disk on account of its log. Afterwards the part of each file that is
-    in use goes, compressed, into `events` of the run's folder.
+    Rule: while a run lasts the logs are in memory, so that no process waits for a disk on account of its log; where
+    memory is short they are smaller. Only if it is too short for 1 MiB each, or for all that is to be kept, they are in
+    the run's folder. Afterwards the part of each file that is in use goes, compressed, into `events` of that folder.
 
     Args:
         scenario: How many processes there are, and whether all is to be kept.
@@ -59,13 +60,15 @@ def event_logs(scenario: Scenario, folder: Path) -> Iterator[Rings]:
     """
     grows = scenario.run.events == "full"
     processes = scenario.routers.count + len(scenario.processes())
+    files = processes + sum(fault.kind == "restart" for fault in scenario.timeline())
     mib = max(1, min(LARGEST_MIB, ALL_MIB // processes))
-    needs = processes * mib << 20
-    if grows:
-        needs += BYTES_A_JOB * _jobs(scenario)
+    room = _room()
+    if not grows:
+        mib = max(1, min(mib, (room // files) >> 20))
+    needs = (files * mib << 20) + (BYTES_A_JOB * _jobs(scenario) if grows else 0)
     kept = folder / FOLDER
     kept.mkdir(exist_ok=True)
-    with _place(needs, kept) as place:
+    with _in_memory() if needs <= room else nullcontext(kept) as place:
         try:
             yield Rings(place, mib, grows)
         finally:
@@ -109,17 +112,17 @@ def _keep(path: Path, kept: Path) -> None:
     path.unlink()
 
 
+def _room() -> int:
+    """Bytes of memory that logs may take: half of what is free, for others want some too."""
+    if not os.access(IN_MEMORY, os.W_OK):
+        return 0
+    return shutil.disk_usage(IN_MEMORY).free // 2
+
+
 @contextmanager
-def _place(needs: int, otherwise: Path) -> Iterator[Path]:
-    """A new folder in memory that is gone afterwards, or the given one where memory is short."""
-    made: Path | None = None
-    with suppress(OSError):
-        free = os.statvfs(IN_MEMORY)
-        if free.f_bavail * free.f_frsize > 2 * needs:
-            made = Path(tempfile.mkdtemp(prefix=f".{PREFIX}", dir=IN_MEMORY))
-    if made is None:
-        yield otherwise
-        return
+def _in_memory() -> Iterator[Path]:
+    """A new folder in memory that is gone afterwards."""
+    made = Path(tempfile.mkdtemp(prefix=f".{PREFIX}", dir=IN_MEMORY))
     lock = os.open(made / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)

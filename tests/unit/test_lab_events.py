@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import shutil
+from types import SimpleNamespace
 
 import pytest
 
@@ -75,6 +77,29 @@ def test_where_there_is_no_memory_the_folder_takes_them(tmp_path, monkeypatch) -
 
     assert [path.name for path in (tmp_path / "events").iterdir()] == ["router-1.events.gz"]
     assert [len(log.records) for log in read_logs(tmp_path)] == [7]
+
+
+RESTARTS = "faults=[{at=1,kind='restart',target='router-1'},{at=2,kind='restart',target='router-1'}]"
+
+
+@pytest.mark.parametrize(
+    ("free_mib", "changes", "mib"),
+    [
+        (64, (), 5),  # six processes: 32 / 6
+        (64, (RESTARTS,), 4),  # and two more incarnations: 32 / 8
+        (12, (), 1),
+        (11, (), None),  # half of it is less than 1 MiB each
+        (64, ("run.events=full",), None),  # 6 x 8 MiB alone are more than half of it
+        (1024, ("run.events=full",), 8),
+    ],
+)
+def test_where_memory_is_short_logs_are_smaller_and_only_in_the_end_on_disk(
+    tmp_path, memory, monkeypatch, free_mib: int, changes: tuple[str, ...], mib: int | None
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free_mib << 20))
+    with event_logs(scenario(*changes), tmp_path) as rings:
+        assert rings.place.parent == (tmp_path if mib is None else memory)
+        assert mib in (None, rings.mib)
 
 
 def test_what_a_killed_run_has_left_in_memory_is_removed_and_what_is_in_use_is_not(tmp_path, memory) -> None:
