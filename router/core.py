@@ -270,7 +270,9 @@ class RouterCore:
         return self.upkeep.joined(event.server, now)
 
     def _server_draining(self, event: ServerDraining, now: float) -> list[RouterEffect]:
-        self.members.drain(self.members.known(event.server, "a server drains"))
+        server = self.members.known(event.server, "a server drains")
+        self.upkeep.drains(server, now)
+        self.members.drain(server)
         return []
 
     def _server_rated(self, event: ServerRated, now: float) -> list[RouterEffect]:

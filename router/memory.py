@@ -62,9 +62,10 @@ class Standing:
         doublings: How often its time aside was doubled.
         times: How often it was set aside, by reason; tells an old timer from a new one.
         since: Jobs dispatched up to this number are not held against it again.
+        drains: Since when it takes nothing new, and whether it is a failure if that is because its link is lost.
     """
 
-    __slots__ = ("doublings", "failed", "on_trial", "since", "times")
+    __slots__ = ("doublings", "drains", "failed", "on_trial", "since", "times")
 
     def __init__(self) -> None:
         self.failed = 0
@@ -72,6 +73,7 @@ class Standing:
         self.doublings = 0
         self.times: dict[Why, int] = {"failed": 0, "hung": 0}
         self.since = 0
+        self.drains: tuple[float, bool] | None = None
 
 
 class FailureMemory:
@@ -84,8 +86,10 @@ class FailureMemory:
     as soon as it ends a job, or after the same time; the jobs that it had then are not held against it again.
 
     A link that is lost with jobs of ours is one failure, however many they were, unless its server drains or is set
-    aside. What was remembered waits for the server to come back under its name, for `longest` at most: one that was
-    set aside comes back on trial, and one whose failures suffice is set aside at once.
+    aside. Whoever loses a link says first that all its servers drain, so that none of them is chosen while the others
+    leave; one that drains at the instant at which it leaves was therefore lost. What was remembered waits for the
+    server to come back under its name, for `longest` at most: one that was set aside comes back on trial, and one whose
+    failures suffice is set aside at once.
 
     Units: instants and durations in the clock's unit, of which `time_unit` make one time unit.
 
@@ -123,14 +127,25 @@ class FailureMemory:
             timers.append(StartTimer(now + self._period, WatchDue()))
         return timers
 
-    def leaves(self, server: Server, now: float) -> None:
-        """Its link is lost. Call it while its jobs, and whether it is set aside, are still known."""
-        standing = self._standings.pop(server)
-        if self._members.is_aside(server, "failed") or self._members.is_aside(server, "hung"):
+    def drains(self, server: Server, now: float) -> None:
+        """It takes nothing new. Call it while its jobs, and whether it is set aside, are still known."""
+        standing = self._standings[server]
+        if standing.drains is not None:
+            return
+        aside = self._members.is_aside(server, "failed") or self._members.is_aside(server, "hung")
+        if aside:
             standing.failed = 0
             standing.on_trial = True
-        elif server.outstanding and server.id not in self._members.draining:
-            standing.failed += 1
+        standing.drains = now, server.outstanding > 0 and not aside
+
+    def leaves(self, server: Server, now: float) -> None:
+        """Its link is lost; as `drains`, if it did not drain."""
+        self.drains(server, now)
+        standing = self._standings.pop(server)
+        assert standing.drains is not None
+        since, is_failure = standing.drains
+        standing.drains = None
+        standing.failed += is_failure and since == now
         if standing.failed or standing.on_trial:
             self._gone[server.id] = now, standing
         self._forget(now)

@@ -68,6 +68,11 @@ class Upkeep:
         """A server, or a new incarnation of one."""
         return [timer for watcher in self._watchers for timer in watcher.joined(server, now)]
 
+    def drains(self, server: Server, now: float) -> None:
+        """It takes nothing new. Call it before the other parts know."""
+        if self.memory is not None:
+            self.memory.drains(server, now)
+
     def leaves(self, server: Server, now: float) -> None:
         """Its link is lost. Call it before the other parts forget the server."""
         for watcher in self._watchers:

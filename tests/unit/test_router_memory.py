@@ -87,7 +87,8 @@ def test_when_nobody_else_is_left_all_come_back() -> None:
 
 
 def back(story: Story, left: float, joined: float) -> None:
-    """The link of s-0 is lost and, later, had again."""
+    """The link of s-0 is lost and, later, had again; drivers first take all servers of a link out of the choice."""
+    story.at(left, ServerDraining("s-0"))
     story.at(left, ServerLeft("s-0"))
     story.at(joined, ServerJoined(Server("s-0", "pool", 1.0, 1, float("inf"))))
 
