@@ -28,7 +28,8 @@ def check_sent(book: Book) -> None:
     times = arrivals.by_tag.count(sent)
     book.wrong("sent once, but arrived more often", sent[times > 1])
     book.account("jobs that reached no router: the way there was lost", int((lost[sent] & (times == 0)).sum()))
-    missing = sent[(times == 0) & ~lost[sent]]
+    told = ledger.outcome >= 0  # of the others it is said already that they have no end
+    missing = sent[(times == 0) & ~lost[sent] & told[sent]]
     known = _router_covers(book, missing)
     book.wrong("ended at the generator, but never arrived at its router", missing[known])
 
@@ -39,11 +40,11 @@ def check_sent(book: Book) -> None:
     book.account(
         "jobs whose router was killed", int((~has_end & lost[there] & ~tables.closed[arrivals.log[arrival]]).sum())
     )
-    book.wrong("an end at the generator, but none at its router", there[~has_end & ~lost[there]])
+    book.wrong("an end at the generator, but none at its router", there[~has_end & ~lost[there] & told[there]])
     both, end = there[has_end], end[has_end]
     same = (ledger.outcome[both] == book.ends.outcome[end]) & _same_words(book, both, end)
     book.account("ends that did not reach the generator", int((lost[both] & ~same).sum()))
-    book.wrong("ended otherwise at the generator than at its router", both[~lost[both] & ~same])
+    book.wrong("ended otherwise at the generator than at its router", both[~lost[both] & ~same & told[both]])
     servers = np.array([tables.place(name) for name in [*ledger.servers, ""]], np.int64)
     apart = servers[ledger.server[both]] != book.ends.server[end]
     book.wrong("at another server by the generator than by its router", both[same & apart])

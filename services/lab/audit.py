@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from router.protocol.errors import SettingsError
 from router.protocol.eventlog import ENDS, Kind
 from services.audit.audit import audit
-from services.audit.found import Audit, Mismatch
-from services.audit.ledger import Ledger
+from services.audit.book import NAMED
+from services.audit.found import Audit, Mismatch, sentence
+from services.audit.ledger import LOST_ON_THE_WAY, Ledger
 from services.audit.log import Log
 from services.audit.story import Story, tell
+from services.lab.errors import RunInvalid
 from services.lab.events import DAMAGED, read_logs
 from services.lab.experiment import read_experiment
-from services.lab.folder import write_records
+from services.lab.folder import write_metrics
 from services.lab.ledger import FILE as LEDGER
-from services.lab.ledger import read_ledger, reasons_of, write_ledger
+from services.lab.ledger import read_ledger, write_ledger
+from services.lab.left import Left, RunBroken
 from services.lab.live import Live
 from services.lab.scrape import Samples
 from services.scenario import Scenario
@@ -78,9 +84,47 @@ def keep_and_audit(folder: Path, live: Live, scenario: Scenario, tagged: bool = 
         scenario: What was run.
         tagged: Whether routers were told the numbers of the jobs.
     """
-    write_records(folder, live.expositions, live.run, reasons_of(live.generation))
-    write_ledger(folder, live.generation, live.run.fleet.routers, scenario.time_unit_s, tagged)
+    return _keep(folder, live.left, scenario, tagged)
+
+
+def _keep(folder: Path, left: Left, scenario: Scenario, tagged: bool) -> Audited:
+    metrics = write_metrics(folder, left.expositions)
+    write_ledger(folder, left, metrics, scenario.time_unit_s, tagged)
     return audit_folder(folder)
+
+
+@contextmanager
+def keeping(folder: Path, scenario: Scenario, tagged: bool = True) -> Iterator[None]:
+    """Of a run that breaks off within, write down what there is, and say which jobs that concerns.
+
+    Args:
+        folder: The run's.
+        scenario: What is run.
+        tagged: Whether routers are told the numbers of the jobs.
+
+    Raises:
+        RunInvalid: The run has broken off.
+    """
+    try:
+        yield
+    except RunBroken as broken:
+        try:
+            audited = _keep(folder, broken.left, scenario, tagged)
+        except (RunInvalid, SettingsError) as error:  # that disk is full, too
+            raise RunInvalid(broken.kind, f"{broken}\nwhat it has left was not kept: {error}") from None
+        raise RunInvalid(broken.kind, f"{broken}\n{_left_behind(folder, broken.left, audited)}") from None
+
+
+def _left_behind(folder: Path, left: Left, audited: Audited) -> str:
+    generation = left.generation
+    reasons = [place for place, why in enumerate(generation.whys) if why in LOST_ON_THE_WAY]
+    lost = np.flatnonzero(np.isin(generation.why, reasons) & (generation.records.outcome >= 0)).tolist()
+    whats = [sentence("lost on their way", [f"job {job}" for job in lost[:NAMED]], len(lost))] if lost else []
+    whats += [str(mismatch) for mismatch in audited.found.mismatches]
+    return (
+        f"{audited.found.jobs} jobs were sent by then: {'; '.join(whats) or 'each has its end'} "
+        f"(herdless audit {folder}, herdless story {folder} JOB)"
+    )
 
 
 def audit_folder(folder: Path) -> Audited:
@@ -92,6 +136,8 @@ def audit_folder(folder: Path) -> Audited:
     ledger, logs = read_ledger(folder), read_logs(folder)
     found = audit(ledger, logs)
     metrics = _read_metrics(folder)
+    if missing := [name for name in ledger.metrics if name not in metrics]:
+        found.mismatches.append(Mismatch("showed final metrics, but they are missing", len(missing), [], missing))
     found.mismatches += check_counters(metrics, logs)
     if not metrics:
         found.unchecked.append(f"no final metrics in {folder / 'metrics'}: counters are not checked")

@@ -35,6 +35,7 @@ class Cluster:
         running: What the lab has started, and may strike; `None`: the cluster was there before.
         relays: Between a router and a server process, where a fault of the scenario needs one.
         server_commands: How each server process is started, those included that are to be added.
+        recorded: Whether its processes write event logs.
     """
 
     routers: list[str]
@@ -43,11 +44,17 @@ class Cluster:
     running: Running | None = None
     relays: Mapping[tuple[str, str], Relay] = field(default_factory=dict)
     server_commands: Mapping[str, list[str]] = field(default_factory=dict)
+    recorded: bool = False
 
     @property
     def processes(self) -> Sequence[Process]:
         """Those that the lab has started."""
         return self.running.processes if self.running else ()
+
+    @property
+    def logs(self) -> Mapping[str, int]:
+        """How many event logs each process has begun so far, one for each time that it was started."""
+        return dict(self.running.started) if self.running and self.recorded else {}
 
     async def death(self) -> RunInvalid:
         """Wait until one of its processes ends that nobody has asked to."""
@@ -87,7 +94,7 @@ async def start_cluster(
         first = {process.name for process in scenario.processes() if process.added_at is None}
         servers = await running.start_all({name: command for name, command in commands.items() if name in first})
         names = {url: name for name, url in running.urls.items()}
-        cluster = Cluster(routers, servers, names, running, relays, commands)
+        cluster = Cluster(routers, servers, names, running, relays, commands, rings is not None)
         await _ready(cluster, scenario.servers_total)
         yield cluster
     finally:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from router.protocol.errors import RemoteProtocolError, SettingsError
 from services.audit.log import Log, read_log, used_bytes
+from services.lab.errors import writing
 from services.scenario import Scenario
 
 IN_MEMORY = Path("/dev/shm")  # a file system without a disk, on Linux
@@ -107,8 +108,9 @@ def _jobs(scenario: Scenario) -> int:
 def _keep(path: Path, kept: Path) -> None:
     data = path.read_bytes()
     with suppress(RemoteProtocolError):  # killed before it had written the first bytes: there is nothing in it
-        used = data[: used_bytes(data)]
-        (kept / f"{path.name}.gz").write_bytes(gzip.compress(used, 1, mtime=0))
+        used, place = data[: used_bytes(data)], kept / f"{path.name}.gz"
+        with writing(place):
+            place.write_bytes(gzip.compress(used, 1, mtime=0))
     path.unlink()
 
 

@@ -13,7 +13,8 @@ from typing import Any
 
 from router.protocol.errors import SettingsError
 from router.protocol.messages import OUTCOMES
-from services.measure.records import Fleet, Records, Run
+from services.lab.errors import writing
+from services.measure.records import Fleet, Records
 from services.scenario import Scenario, scenario_toml
 
 COLUMNS = (
@@ -42,26 +43,48 @@ def make_folder(scenario: Scenario, out: Path | None = None, parts: Sequence[str
 
 
 def write_summary(folder: Path, summary: Mapping[str, Any]) -> None:
-    """Write the JSON object of a command."""
-    (folder / "summary.json").write_text(json.dumps(summary, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    """Write the JSON object of a command.
+
+    Raises:
+        RunInvalid: It cannot be written.
+    """
+    path = folder / "summary.json"
+    with writing(path):
+        path.write_text(json.dumps(summary, indent=1, allow_nan=False) + "\n", encoding="utf-8")
 
 
-def write_records(folder: Path, expositions: Mapping[str, str], run: Run, reasons: Iterable[str] = repeat("")) -> None:
-    """Write the final metrics of each process, and one row a job.
+def write_metrics(folder: Path, expositions: Mapping[str, str]) -> list[str]:
+    """Write what each process, by name, showed at the end; return the names of the files without their ending.
+
+    Raises:
+        RunInvalid: One of them cannot be written.
+    """
+    written = []
+    for name, text in expositions.items():
+        written.append("".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in name))
+        path = folder / "metrics" / f"{written[-1]}.txt"
+        with writing(path):
+            path.write_text(text, encoding="utf-8")
+    return written
+
+
+def write_jobs(folder: Path, records: Records, fleet: Fleet, reasons: Iterable[str] = repeat("")) -> None:
+    """Write one row a job.
 
     Args:
         folder: The run's.
-        expositions: What each process showed, by name.
-        run: What was measured.
+        records: Of the jobs.
+        fleet: What their servers are called.
         reasons: Why each job failed; empty where it did not.
+
+    Raises:
+        RunInvalid: It cannot be written.
     """
-    for name, text in expositions.items():
-        safe = "".join(letter if letter.isalnum() or letter in "-._" else "-" for letter in name)
-        (folder / "metrics" / f"{safe}.txt").write_text(text, encoding="utf-8")
-    with (folder / "jobs.csv").open("w", encoding="utf-8", newline="") as file:
+    path = folder / "jobs.csv"
+    with writing(path), path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(COLUMNS)
-        writer.writerows(_rows(run.records, run.fleet, reasons))
+        writer.writerows(_rows(records, fleet, reasons))
 
 
 def _rows(records: Records, fleet: Fleet, reasons: Iterable[str]) -> Iterator[tuple[Any, ...]]:

@@ -6,7 +6,7 @@ import csv
 import json
 import math
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,9 @@ from router.process.identity import make_identity
 from router.protocol.errors import SettingsError
 from router.protocol.messages import OUTCOMES
 from services.audit.ledger import Ledger
+from services.lab.errors import writing
+from services.lab.folder import write_jobs
+from services.lab.left import Left
 from services.loadgen.client.result import Generation
 
 NO_END = "no_end"
@@ -30,21 +33,28 @@ def reasons_of(generation: Generation) -> Iterator[str]:
         yield generation.whys[why] if outcome >= 0 else NO_END
 
 
-def write_ledger(folder: Path, generation: Generation, routers: list[str], time_unit_s: float, tagged: bool) -> None:
-    """Write what `jobs.csv` does not tell.
+def write_ledger(folder: Path, left: Left, metrics: Sequence[str], time_unit_s: float, tagged: bool) -> None:
+    """Write down all that the generator knows, and what else there must be.
 
     Args:
         folder: The run's.
-        generation: What the generator says.
-        routers: Their names, in the order of the workload.
+        left: What it has left.
+        metrics: The names of the files of final metrics.
         time_unit_s: Seconds in a time unit.
         tagged: Whether routers were told the numbers of the jobs.
+
+    Raises:
+        RunInvalid: It cannot be written.
     """
+    generation = left.generation
+    write_jobs(folder, left.records, left.fleet, reasons_of(generation))
     table = {
         "start_s": generation.start_s, "time_unit_s": time_unit_s, "boot": make_identity("lab").boot,
-        "routers": routers, "tagged": tagged, "doubled": generation.doubled, "twice": generation.twice,
+        "routers": left.fleet.routers, "tagged": tagged, "doubled": generation.doubled, "twice": generation.twice,
+        "processes": dict(left.processes), "metrics": list(metrics), "broken": left.broken,
     }  # fmt: skip
-    (folder / FILE).write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
+    with writing(folder / FILE):
+        (folder / FILE).write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
 
 
 def read_ledger(folder: Path) -> Ledger:
@@ -65,7 +75,7 @@ def read_ledger(folder: Path) -> Ledger:
             f"{folder}: no folder of a live run: {found}: expected one that `herdless run` has left, "
             "or that of one policy of a live `herdless compare`"
         ) from None
-    except (ValueError, KeyError, TypeError, IndexError, OverflowError, RecursionError, csv.Error) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError, csv.Error) as error:
         raise SettingsError(
             f"{folder}: {FILE} or jobs.csv cannot be read: {error!r}: take another copy of the run"
         ) from None
@@ -106,6 +116,9 @@ def _ledger(table: Mapping[str, Any], rows: Iterator[list[str]]) -> Ledger:
         tagged=bool(table["tagged"]),
         time_unit_s=unit_s,
         boot=str(table["boot"]),
+        processes={str(name): int(times) for name, times in table["processes"].items()},
+        metrics=[str(name) for name in table["metrics"]],
+        broken=str(table["broken"]),
     )
 
 

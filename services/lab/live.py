@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
@@ -16,11 +16,12 @@ from services.lab.checks import Check, Totals, conservation, identities, totals
 from services.lab.cluster import Cluster
 from services.lab.errors import RunInvalid
 from services.lab.faults import Timeline
+from services.lab.left import Left, RunBroken, records_of
 from services.lab.process import Process, stop_all
 from services.lab.readings import between, cpu_shares, measured_delays, message_log, share_asked
 from services.lab.scrape import READINGS, SHORTEST_PAUSE_S, Samples, Scraper, failed_at
 from services.loadgen.client.result import Generation, load
-from services.measure.quantities import FAILED, SERVED
+from services.measure.quantities import SERVED
 from services.measure.records import Fleet, Records, Run, select
 from services.measure.validity import invalidities
 from services.scenario import Scenario
@@ -52,6 +53,7 @@ class Live:
         timer_lag_s: The 50th and 99th percentile of how late servers handled what was due, where they can be asked.
         expositions: Everything that each process, by name, showed at the end; of those that run then.
         happened: What went wrong, at its real instants.
+        logs: How many event logs each process has begun.
     """
 
     run: Run
@@ -64,6 +66,12 @@ class Live:
     timer_lag_s: tuple[float, float] | None
     expositions: dict[str, str]
     happened: Sequence[Fault] = ()
+    logs: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def left(self) -> Left:
+        """What is written down of it."""
+        return Left(self.generation, self.run.records, self.run.fleet, self.logs, self.expositions)
 
     @property
     def invalid(self) -> list[str]:
@@ -117,8 +125,24 @@ async def measure_live(plan: Plan, cluster: Cluster, progress: Progress) -> Live
     """Send the scenario's jobs to a cluster that is ready, wait for their ends, and read everything.
 
     Raises:
-        RunInvalid: A process died.
+        RunBroken: A process died, or cannot be read, when jobs were under way.
+        RunInvalid: The generator has left nothing.
     """
+    try:
+        return await _measure(plan, cluster, progress)
+    except RunInvalid as why:
+        if not plan.out.is_file():
+            raise
+        generation = load(plan.out)
+        raise RunBroken(
+            why, Left(generation, records_of(generation, plan.fleet), plan.fleet, cluster.logs, broken=str(why))
+        ) from None
+    finally:
+        if plan.out.is_file():
+            plan.out.unlink()
+
+
+async def _measure(plan: Plan, cluster: Cluster, progress: Progress) -> Live:
     scenario = plan.scenario
     scraper = Scraper(cluster.routers, cluster.servers)
     before = await scraper.read_once()
@@ -133,13 +157,12 @@ async def measure_live(plan: Plan, cluster: Cluster, progress: Progress) -> Live
     # A cluster that was there before has counted what was before, too.
     failed = await failed_at(cluster.routers) if cluster.running else {}
     generation = load(plan.out)
-    plan.out.unlink()
 
     unit_s = scenario.time_unit_s
     window = [generation.start_s + instant * unit_s for instant in (scenario.run.warmup, scenario.horizon)]
     first, last = between(scraper.readings, *window)
     names = cluster.names
-    records = _records(generation, plan.fleet)
+    records = records_of(generation, plan.fleet)
     counted_jobs = select(records, (records.intended >= scenario.run.warmup) & (records.outcome == SERVED))
     home = generation.router_generator_units
     # The delays are those of the network, not those of the jobs that faults have held up.
@@ -160,6 +183,7 @@ async def measure_live(plan: Plan, cluster: Cluster, progress: Progress) -> Live
             if cluster.running is None or cluster.running.is_up(names[url])
         },
         happened=happened,
+        logs=cluster.logs,
     )
 
 
@@ -214,18 +238,6 @@ async def _follow(generator: Process, progress: Progress, began: asyncio.Future[
                 if await generator.ended() == 0:
                     return
     raise await generator.death()
-
-
-def _records(generation: Generation, fleet: Fleet) -> Records:
-    """The generator's rows, with servers as places in the fleet; a job without an end has failed."""
-    records = generation.records
-    place_of = {name: place for place, name in enumerate(fleet.servers)}
-    try:
-        places = np.array([place_of[name] for name in generation.servers] + [-1], np.int64)
-    except KeyError as error:
-        raise RunInvalid("fleet", f"a job went to {error}, which the scenario does not know") from None
-    outcome = np.where(records.outcome < 0, FAILED, records.outcome)
-    return replace(records, server=places[records.server], outcome=outcome)
 
 
 def _delay_p99_units(records: Records) -> float:

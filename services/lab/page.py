@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from router.protocol.errors import SettingsError
+from services.lab.errors import writing
 from services.lab.folder import make_folder, write_summary
 from services.lab.report import Report
 from services.scenario import Scenario, scenario_toml
@@ -135,16 +136,19 @@ def keep_simulation(report: Report, folder: Path | None, options: Sequence[str])
 
 def write_drawings(folder: Path, drawings: Sequence[Drawing]) -> None:
     """Write each figure as SVG and as PDF."""
-    (folder / "figures").mkdir(exist_ok=True)
-    for drawing in drawings:
-        (folder / "figures" / f"{drawing.name}.svg").write_text(drawing.svg, encoding="utf-8")
-        (folder / "figures" / f"{drawing.name}.pdf").write_bytes(drawing.pdf)
+    place = folder / "figures"
+    with writing(place):
+        place.mkdir(exist_ok=True)
+        for drawing in drawings:
+            (place / f"{drawing.name}.svg").write_text(drawing.svg, encoding="utf-8")
+            (place / f"{drawing.name}.pdf").write_bytes(drawing.pdf)
 
 
 def write_text(folder: Path, page: str) -> Path:
     """Write the page itself."""
     path = folder / PAGE
-    path.write_text(page, encoding="utf-8")
+    with writing(path):
+        path.write_text(page, encoding="utf-8")
     return path
 
 

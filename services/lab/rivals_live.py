@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
-from services.lab.audit import keep_and_audit
+from services.lab.audit import keep_and_audit, keeping
 from services.lab.cluster import start_cluster
 from services.lab.events import event_logs
 from services.lab.folder import make_folder, write_summary
@@ -45,7 +45,8 @@ def measure_rivals(
                 progress("live", (place + done) / len(rivals))
 
         own = make_folder(rival.scenario, folder / f"{place + 1}-{rival.scenario.policy_name}")
-        live = asyncio.run(_measure(rival, own, port, share))
+        with keeping(own, rival.scenario):
+            live = asyncio.run(_measure(rival, own, port, share))
         outcomes.append(_outcome(rival, own, live, alarms / len(rivals)))
     return outcomes
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from router.protocol.errors import SettingsError
 from services.lab.attach import addresses, attach, put_policy
-from services.lab.audit import Audited, keep_and_audit
+from services.lab.audit import Audited, keep_and_audit, keeping
 from services.lab.checks import Check
 from services.lab.cluster import Cluster, start_cluster
 from services.lab.compare import Table, compare
@@ -87,7 +87,8 @@ def run(experiment: Experiment, options: Options, progress: Progress) -> Report:
     workload = experiment.workload()
     folder = make_folder(scenario, options.out)
     progress("start", 0.0)
-    live = asyncio.run(_measure(scenario, folder, options, progress))
+    with keeping(folder, scenario, tagged=not options.http):
+        live = asyncio.run(_measure(scenario, folder, options, progress))
     audited = keep_and_audit(folder, live, scenario, tagged=not options.http)
     measured = measure(live.run, window_of(scenario))
     paired = _replay(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -18,11 +19,12 @@ class Running:
         logs: The folder for their standard errors; it is there.
 
     Attributes:
-        urls: Where each listens, or listened last.
+        urls: Where each listens, or listened last. `started`: how often each has begun to.
     """
 
     def __init__(self, logs: Path) -> None:
         self.urls: dict[str, str] = {}
+        self.started: Counter[str] = Counter()
         self._logs = logs
         self._commands: dict[str, Sequence[str]] = {}
         self._processes: dict[str, Process] = {}
@@ -74,6 +76,7 @@ class Running:
             watch.add_done_callback(self._watches.discard)
         urls = await asyncio.gather(*(self._processes[name].listening() for name in commands))
         self.urls.update(zip(commands, urls, strict=True))
+        self.started.update(list(commands))
         return list(urls)
 
     async def death(self) -> RunInvalid:

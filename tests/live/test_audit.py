@@ -5,17 +5,19 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import os
 import shutil
+import signal
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from router.protocol.eventlog import Kind, read_head
-from services.audit.log import DTYPE
+from services.audit.log import DTYPE, read_log
 from services.cli.main import run_command
 from services.lab.audit import audit_folder
-from tests.live.lab import laboratory
+from tests.live.lab import BOUND_S, laboratory
 
 
 @pytest.fixture(scope="module")
@@ -135,16 +137,84 @@ def test_counters_that_do_not_balance_are_told(copy) -> None:
     assert len(whats) == 2 and all(what.startswith("router-1 counts 1 arrivals, ") for what in whats)
 
 
-def test_without_its_logs_a_run_says_what_it_could_not_check(copy) -> None:
-    shutil.rmtree(copy / "events")
+def test_what_a_run_has_written_must_be_there(copy, herdless) -> None:
+    (copy / "events" / "router-2.events.gz").unlink()
+    (copy / "metrics" / "servers-fast.txt").unlink()
+    code, said = herdless("audit", copy)
+    assert code == 3
+    assert "started, but its event log is missing: router-2\n" in said
+    assert "showed final metrics, but they are missing: servers-fast" in said
 
-    found = audit_folder(copy).found
-    assert (
-        found.holds
-        and not found.complete
-        and found.traced == 0
-        and "no event log of router-1, router-2" in found.unchecked[0]
-    )
+    shutil.rmtree(copy / "events")
+    shutil.rmtree(copy / "metrics")
+    code, said = herdless("audit", copy)
+    assert code == 3 and "its event log is missing: router-1, router-2, servers-slow, servers-fast\n" in said
+    assert "not checked: no event log of router-1, router-2" in said
+
+
+def test_a_record_that_is_gone_is_no_overwritten_one(copy, herdless) -> None:
+    def lose_a_pull_message(records):
+        used = records["number"][np.isin(records["code"] & 255, (Kind.ARRIVED, Kind.DISPATCHED))]
+        here = (records["code"] & 255 == Kind.PULLED) & np.isin(records["number"], used[used >= 0])
+        (first, *_) = np.flatnonzero(here)
+        records[first] = np.zeros((), DTYPE)
+        lost.append(int(first) + 1)
+
+    lost: list[int] = []
+    alter_log(copy, "router-1", lose_a_pull_message)
+    code, said = herdless("audit", copy)
+    assert code == 3 and "overwritten" not in said
+    assert f"the event log of router-1 is damaged, records are missing: {lost[0]}\n" in said
+
+
+def test_a_run_that_breaks_off_is_added_up(tmp_path, herdless) -> None:
+    with laboratory(tmp_path) as lab:
+        process = lab.start("run", "small.toml", "--set", "run.duration=300", "--out", "run", "--json")
+        lab.wait_for(lambda: lab.processes("load"))
+        (pid,) = lab.processes("router-1")
+        lab.wait_for(lambda: arrivals(pid) > 20)
+        os.kill(pid, signal.SIGKILL)
+        out, _ = process.communicate(timeout=BOUND_S)
+        assert process.returncode == 3
+
+    error, folder = json.loads(out)["error"], tmp_path / "run"
+    first, left = error["message"].split("\n")
+    assert (error["kind"], first) == ("process_died", "router-1 died with exit code -9")
+    sent = [row for row in jobs(folder) if row["sent_units"]]
+    open_ = [int(row["job"]) for row in sent if row["reason"] == "no_end"]
+    assert left.startswith(f"{len(sent)} jobs were sent by then: ") and 20 < len(sent) < len(jobs(folder))
+
+    code, said = herdless("audit", folder)
+    assert code in (3, 4)  # 4: all that had been sent had come to its end, or is lost
+    assert "not checked: the run broke off, and nothing is known of what came after: router-1 died" in said
+    if open_:
+        assert f"sent, but without an end at the generator: job {open_[0]}" in said and f"job {open_[0]}" in left
+    assert code == (3 if open_ else 4)
+    last = int(sent[-1]["job"])
+    code, said = herdless("story", folder, last)
+    assert code == 0 and "sent to router-" in said
+    code, said = herdless("story", folder, last + 1)
+    assert code == 0 and "it was never sent" in said
+
+
+def arrivals(pid):
+    """How many jobs a running router has on record."""
+    arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    records = read_log(Path(arguments[arguments.index(b"--events") + 1].decode()).read_bytes()).records
+    return int((records["code"] & 255 == Kind.ARRIVED).sum())
+
+
+@pytest.mark.parametrize("taken", ["jobs.csv", "ledger.json", "generation.npz", "events/router-1.events.gz"])
+def test_a_run_that_cannot_be_written_down_says_so_in_one_sentence(tmp_path, taken) -> None:
+    """A folder is where a file shall be: what a full disk does, too."""
+    with laboratory(tmp_path) as lab:
+        (tmp_path / "run" / taken).mkdir(parents=True)
+        short = ("--set", "run.warmup=1", "--set", "run.duration=5", "--replications", "2")
+        code, out, err = lab.run("run", "small.toml", *short, "--out", "run", "--json")
+
+    said = json.loads(out)["error"]["message"]
+    assert (code, err) == (3, "") and f"run/{taken}: cannot be written: Is a directory: make room" in said
+    assert "\n" not in said and "Traceback" not in said
 
 
 def test_a_folder_of_another_kind_is_a_mistake_of_the_user(tmp_path, run, herdless) -> None:

@@ -15,8 +15,10 @@ from router.protocol.errors import SettingsError
 from router.registry import make_policy
 from services.lab.checks import conservation, identities, totals
 from services.lab.compare import compare
+from services.lab.errors import RunInvalid
 from services.lab.experiment import read_experiment
-from services.lab.folder import make_folder, write_records, write_summary
+from services.lab.folder import make_folder, write_jobs, write_metrics, write_summary
+from services.lab.page import write_text
 from services.lab.readings import Reading, between, cpu_shares, measured_delays, message_log, share_asked
 from services.lab.report import Report, plain
 from services.lab.scrape import Samples
@@ -245,7 +247,8 @@ def test_a_folder_holds_one_run(tmp_path):
     folder = make_folder(scenario, tmp_path / "run")
     assert parse_scenario((folder / "scenario.toml").read_text(), "again") == scenario
     run = simulate(scenario)
-    write_records(folder, {"router 1/x": "a 1\n"}, run)
+    assert write_metrics(folder, {"router 1/x": "a 1\n"}) == ["router-1-x"]
+    write_jobs(folder, run.records, run.fleet)
     write_summary(folder, {"verdict": "agree"})
     assert (folder / "metrics" / "router-1-x.txt").read_text() == "a 1\n"
     with (folder / "jobs.csv").open() as file:
@@ -255,6 +258,21 @@ def test_a_folder_holds_one_run(tmp_path):
     assert float(table[5]["intended_units"]) == pytest.approx(run.records.intended[5], abs=1e-6)
     with pytest.raises(SettingsError, match="holds a run already"):
         make_folder(scenario, folder)
+
+
+@pytest.mark.parametrize("name", ["jobs.csv", "metrics/router-1.txt", "summary.json", "report.html"])
+def test_a_file_that_cannot_be_written_is_named(tmp_path, name):
+    run = simulate(small())
+    writers = {
+        "jobs.csv": lambda: write_jobs(tmp_path, run.records, run.fleet),
+        "metrics/router-1.txt": lambda: write_metrics(tmp_path, {"router-1": "a 1\n"}),
+        "summary.json": lambda: write_summary(tmp_path, {}),
+        "report.html": lambda: write_text(tmp_path, ""),
+    }
+    (tmp_path / name).mkdir(parents=True)  # where a file shall be
+    with pytest.raises(RunInvalid, match=r"cannot be written: Is a directory: make room") as caught:
+        writers[name]()
+    assert caught.value.kind == "not_written" and str(caught.value).startswith(str(tmp_path / name))
 
 
 def test_folders_of_the_same_second_are_different(tmp_path, monkeypatch):

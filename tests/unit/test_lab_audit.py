@@ -136,7 +136,7 @@ def test_stories_are_told_of_runs_only(tmp_path) -> None:
 
 
 LEDGER = {"start_s": 1.0, "time_unit_s": 0.1, "boot": "b", "routers": ["router-1"], "tagged": True,
-          "doubled": 0, "twice": []}  # fmt: skip
+          "doubled": 0, "twice": [], "processes": {}, "metrics": [], "broken": ""}  # fmt: skip
 
 
 @pytest.mark.parametrize(

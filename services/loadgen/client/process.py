@@ -64,8 +64,7 @@ async def _run(settings: LoadSettings) -> int:
     if settings.end_with_parent:
         end_with_parent()
     generation = await generate(settings)
-    if settings.out is not None:
-        save(settings.out, generation)
+    _keep(settings, generation)
     records = generation.records
     _tell(
         event="done",
@@ -79,7 +78,10 @@ async def _run(settings: LoadSettings) -> int:
 
 
 async def generate(settings: LoadSettings) -> Generation:
-    """Send the workload and wait until each job has its end; those without one in time fail as `link_lost`."""
+    """Send the workload and wait until each job has its end; those without one in time fail as `link_lost`.
+
+    Told to end before that, it writes down what it knows by then: jobs that are under way have no end.
+    """
     ledger = Ledger(settings.workload)
     async with AsyncExitStack() as stack:
         session = await stack.enter_async_context(open_session())
@@ -91,12 +93,25 @@ async def generate(settings: LoadSettings) -> Generation:
         teller = asyncio.create_task(_tell_progress(ledger))
         stack.callback(teller.cancel)
         used_s = time.process_time()
-        await generator.send_all()
-        share = (time.process_time() - used_s) / max(time.monotonic() - generator.start_s, 1e-9)
-        # What the links still owe after the limit is booked as lost when they close.
-        with suppress(TimeoutError):
-            await asyncio.wait_for(ledger.all_ended.wait(), settings.drain_limit_s)
-    return ledger.close(generator.start_s, settings.time_unit_s, share)
+
+        def share() -> float:
+            return (time.process_time() - used_s) / max(time.monotonic() - generator.start_s, 1e-9)
+
+        try:
+            await generator.send_all()
+            sending = share()
+            # What the links still owe after the limit is booked as lost when they close.
+            with suppress(TimeoutError):
+                await asyncio.wait_for(ledger.all_ended.wait(), settings.drain_limit_s)
+        except asyncio.CancelledError:
+            _keep(settings, ledger.close(generator.start_s, settings.time_unit_s, share()))
+            raise
+    return ledger.close(generator.start_s, settings.time_unit_s, sending)
+
+
+def _keep(settings: LoadSettings, generation: Generation) -> None:
+    if settings.out is not None:
+        save(settings.out, generation)
 
 
 async def _connect(session: aiohttp.ClientSession, settings: LoadSettings, ledger: Ledger) -> list[RouterLink]:

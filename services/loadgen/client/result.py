@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from services.lab.errors import writing
 from services.measure.records import Ints, Records
 
 
@@ -53,11 +54,21 @@ _REST = [field.name for field in fields(Generation) if field.name not in ("recor
 
 
 def save(path: Path, generation: Generation) -> None:
-    """Write everything to one file, `.npz`."""
+    """Write everything to one file, `.npz`, which is whole if it is there.
+
+    Raises:
+        RunInvalid: It cannot be written.
+    """
     rest = json.dumps({name: getattr(generation, name) for name in _REST})
     columns: dict[str, Any] = {name: getattr(generation.records, name) for name in _COLUMNS}
-    with path.open("wb") as file:
-        np.savez(file, rest=np.array(rest), why=generation.why, **columns)
+    part = path.with_name(f"{path.name}.part")
+    with writing(path):
+        try:
+            with part.open("wb") as file:
+                np.savez(file, rest=np.array(rest), why=generation.why, **columns)
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
 
 
 def load(path: Path) -> Generation:
