@@ -25,7 +25,7 @@ async def generator_killed(stage: Stage) -> None:
     scenario = stage.folder / "generator.toml"
     scenario.write_text(
         f'name = "chaos"\ntime_unit_s = {UNIT_S}\n[policy]\nname = "random"\n[routers]\ncount = 2\n'
-        f'[[pools]]\nname = "slow"\nservers = {ALL}\n[arrivals]\nload = 0.3\n[run]\nduration = 10000\n',
+        f'[[pools]]\nname = "slow"\nservers = {ALL}\n[arrivals]\nload = 0.5\n[run]\nduration = 10000\n',
         encoding="utf-8",
     )
     unheard = await total(stage, ROUTERS, "herdless_router_unheard_ends_total")
@@ -33,14 +33,12 @@ async def generator_killed(stage: Stage) -> None:
     generator = await Process.start("generator", command, stage.folder / "generator.log")
     while (line := await generator.says()) is not None and line.get("sent", 0) < 30:
         pass
-    generator.signal(signal.SIGSTOP)  # what is under way is not heard of any more, and then is not there any more
-    await asyncio.sleep(0.2)
-    generator.signal(signal.SIGKILL)
+    generator.signal(signal.SIGKILL)  # half of the servers work for it
     await generator.ended()
     await generator.stop()
 
     async def some_are_unheard() -> bool:
-        return await total(stage, ROUTERS, "herdless_router_unheard_ends_total") >= unheard
+        return await total(stage, ROUTERS, "herdless_router_unheard_ends_total") > unheard
 
     await stage.until(some_are_unheard, BOUND_S, "ends that nobody hears")
 
