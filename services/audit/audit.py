@@ -70,6 +70,8 @@ def _check_logs(book: Book) -> None:
 
 def _say_what_is_missing(book: Book) -> None:
     unchecked, tables = book.found.unchecked, book.tables
+    if not book.ledger.kept:
+        unchecked.append("the generator has left no jobs.csv and ledger.json: jobs are known from their arrival on")
     if book.ledger.broken:
         unchecked.append(f"the run broke off, and nothing is known of what came after: {book.ledger.broken}")
     there = {log.about.id for log in tables.logs if log.about.role == "router"}

@@ -41,10 +41,11 @@ class Story:
 
     Attributes:
         job: Its number.
-        intended_s: When it was to be sent, on the host's clock: what times are told from.
+        intended_s: When it was to be sent, or had arrived, on the host's clock: what times are told from.
         time_unit_s: Seconds in a time unit. `clock`: whose clock the instants are of.
         events: In order.
         missing: What is not known, and why.
+        origin: What times are told from, in words.
     """
 
     job: int
@@ -53,6 +54,7 @@ class Story:
     clock: str
     events: Sequence[Event]
     missing: Sequence[str]
+    origin: str = "at which it was to be sent"
 
     def json(self) -> dict[str, Any]:
         """As JSON has it; `at_ms` and `at_units` are told from the intended instant."""
@@ -68,11 +70,9 @@ class Story:
     def lines(self) -> list[str]:
         """What a person reads."""
         wide = max((len(event.process) for event in self.events), default=0)
-        head = f"job {self.job}: times in ms from the instant at which it was to be sent; {self.clock}"
-        if self.clock == VIRTUAL_TIME:
-            head = f"job {self.job}: times in thousandths of a time unit from the instant of its arrival; {self.clock}"
+        unit = "thousandths of a time unit" if self.clock == VIRTUAL_TIME else "ms"
         return [
-            head,
+            f"job {self.job}: times in {unit} from the instant {self.origin}; {self.clock}",
             *(
                 f"{1e3 * (event.at_s - self.intended_s):>12.3f}  {event.process:<{wide}}  {event.what}"
                 for event in self.events
@@ -108,7 +108,8 @@ def tell(ledger: Ledger, logs: Sequence[Log], job: int) -> Story:
     events.sort(key=lambda event: (event.at_s, ORDER.index(event.event)))
     missing = list(_missing(ledger, logs, job, events))
     boots = {log.about.boot for log in logs} | {ledger.boot}
-    return Story(job, float(ledger.intended[job]), ledger.time_unit_s, _clock(boots), events, missing)
+    origin = "at which it was to be sent" if ledger.kept and boots != {VIRTUAL} else "of its arrival"
+    return Story(job, float(ledger.intended[job]), ledger.time_unit_s, _clock(boots), events, missing, origin)
 
 
 def _clock(boots: set[str]) -> str:
@@ -180,17 +181,19 @@ def _end_of(ledger: Ledger, job: int) -> str:
 
 
 def _missing(ledger: Ledger, logs: Sequence[Log], job: int, events: Sequence[Event]) -> Iterator[str]:
-    if not math.isfinite(ledger.sent[job]):
+    if not ledger.kept:
+        yield "the generator has left nothing: when it was sent and what came back is not known"
+    elif not math.isfinite(ledger.sent[job]):
         yield "it was never sent"
         return
     names = {event.process for event in events}
     router = ledger.routers[ledger.router[job]]
-    if not ledger.tagged:
+    if not ledger.tagged and ledger.kept:
         yield "it came by HTTP, without a number: its router cannot tell it from others"
     elif router not in names:
         there = any(log.about.id == router for log in logs)
         yield f"{router} has {'nothing on record of it' if there else 'left no event log'}"
-    if ledger.outcome[job] < 0:
+    if ledger.outcome[job] < 0 and ledger.kept:
         yield "the generator never heard of its end"
     heard_of = {name for log in logs if log.about.role == "server" for name in log.names}
     for server in dict.fromkeys(event.server for event in events if event.server not in heard_of and event.server):

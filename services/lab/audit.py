@@ -16,7 +16,7 @@ from router.protocol.eventlog import ENDS, Kind
 from services.audit.audit import audit
 from services.audit.book import NAMED
 from services.audit.found import Audit, Mismatch, sentence
-from services.audit.ledger import LOST_ON_THE_WAY, Ledger
+from services.audit.ledger import LOST_ON_THE_WAY, Ledger, unkept_ledger
 from services.audit.log import Log
 from services.audit.story import Story, tell
 from services.lab.errors import RunInvalid
@@ -131,9 +131,10 @@ def audit_folder(folder: Path) -> Audited:
     """Add up what a live run has left.
 
     Raises:
-        SettingsError: It is no folder of a live run.
+        SettingsError: It is no folder of a live run, nor one of event logs.
     """
-    ledger, logs = read_ledger(folder), read_logs(folder)
+    logs = read_logs(folder)
+    ledger = unkept_ledger(logs) if _is_of_logs(folder, logs) else read_ledger(folder)
     found = audit(ledger, logs)
     metrics = _read_metrics(folder)
     if missing := [name for name in ledger.metrics if name not in metrics]:
@@ -163,12 +164,26 @@ def story_of(folder: Path, job: int) -> Story:
     Raises:
         SettingsError: It is no folder of such a run, or there is no such job.
     """
-    ledger, logs = _simulated(folder) if _is_simulation(folder) else (read_ledger(folder), None)
+    if _is_simulation(folder):
+        ledger, logs = _simulated(folder)
+    elif _is_of_logs(folder, logs := read_logs(folder)):
+        try:
+            return tell(unkept_ledger(logs, job), logs, job)
+        except LookupError:
+            message = f"job {job}: there is none of that number in {folder}: expected one that a router has on record"
+            raise SettingsError(message) from None
+    else:
+        ledger = read_ledger(folder)
     jobs = len(ledger.sent)
     if not 0 <= job < jobs:
         expected = f"one of its {jobs} jobs, from 0 to {jobs - 1}" if jobs else "a run in which jobs were sent"
         raise SettingsError(f"job {job}: there is none of that number in {folder}: expected {expected}")
-    return tell(ledger, read_logs(folder) if logs is None else logs, job)
+    return tell(ledger, logs, job)
+
+
+def _is_of_logs(folder: Path, logs: Sequence[Log]) -> bool:
+    """Whether there are event logs alone: processes that were started by hand, or a run whose generator has died."""
+    return bool(logs) and not any((folder / name).exists() for name in (LEDGER, "jobs.csv", "summary.json"))
 
 
 def _is_simulation(folder: Path) -> bool:

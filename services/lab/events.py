@@ -79,7 +79,7 @@ def event_logs(scenario: Scenario, folder: Path) -> Iterator[Rings]:
 
 
 def read_logs(folder: Path) -> list[Log]:
-    """All logs that a run has kept.
+    """All logs that a run has kept, or those of processes that were started by hand with files in this folder.
 
     Raises:
         SettingsError: One of them cannot be read.
@@ -88,9 +88,10 @@ def read_logs(folder: Path) -> list[Log]:
     if kept.exists() and not kept.is_dir():
         raise SettingsError(f"{kept}: expected the folder of the event logs, found a file: {DAMAGED}")
     logs = []
-    for path in sorted(kept.glob(f"*{ENDING}*.gz")):
+    for path in sorted((kept if kept.exists() else folder).glob(f"*{ENDING}*")):
         try:
-            logs.append(read_log(gzip.decompress(path.read_bytes())))
+            data = path.read_bytes()
+            logs.append(read_log(gzip.decompress(data) if path.suffix == ".gz" else data))
         except (OSError, EOFError, zlib.error, RemoteProtocolError) as error:
             raise SettingsError(
                 f"{path}: cannot be read: {error}: expected an event log as the run left it: {DAMAGED}"

@@ -6,9 +6,13 @@ import gzip
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from router.process.eventlog import EventLog
 from router.protocol.errors import SettingsError
+from router.protocol.eventlog import ENDS, Kind, read_head
+from services.audit.log import DTYPE
 from services.audit.story import tell
 from services.cli.main import run_command
 from services.lab.audit import check_counters, story_of
@@ -213,6 +217,56 @@ def test_a_story_of_which_the_servers_say_nothing() -> None:
 
     assert tell(ledger, [of_router, of_servers], 0).missing == []
     assert f"the process of {server} has left no event log" in tell(ledger, [of_router], 0).missing
+
+
+@pytest.fixture
+def by_hand(tmp_path):
+    """The folder that processes were told to write their event logs to."""
+    recording = Recording()
+    simulate(scenario(), wrap=recording.watch)
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    for log in recording.logs():
+        file = EventLog(folder / f"{log.about.id}.events", log.about)
+        for name in log.names:
+            file.name(name)
+        for record in log.records.tolist():
+            file.append(*record[:-1])
+        file.close(1e3)
+    return folder
+
+
+def test_logs_alone_are_added_up_as_far_as_they_go(by_hand, herdless) -> None:
+    code, out, _ = herdless("audit", by_hand)
+    assert code == 4 and "not everything could be checked; what could be adds up" in out
+    assert "  not checked: the generator has left no jobs.csv and ledger.json: " in out
+
+    path = by_hand / "servers-a.events"
+    data = bytearray(path.read_bytes())
+    records = np.frombuffer(data, DTYPE, offset=read_head(bytes(data)).records_at)
+    ends = np.flatnonzero(records["code"] & 255 == Kind.LEFT_SERVER)
+    records["code"][ends[3]] ^= ENDS["failed"] << 8  # it was served, which is 0
+    path.write_bytes(data)
+    code, out, _ = herdless("audit", by_hand)
+    assert code == 3 and "ended otherwise at the router than at its server: job " in out
+
+
+def test_logs_alone_tell_stories(by_hand, herdless) -> None:
+    code, out, _ = herdless("story", by_hand, 7, "--json")
+    story = json.loads(out)
+    assert code == 0 and story["events"][0]["event"] == "arrived" and story["events"][0]["at_ms"] == 0.0
+    assert [event["event"] for event in story["events"]][-2:] == ["left_server", "ended"]
+    assert story["missing"] == ["the generator has left nothing: when it was sent and what came back is not known"]
+    for job in ("99999", 10**18):
+        code, _, err = herdless("story", by_hand, job)
+        assert code == 2 and "expected one that a router has on record" in err
+
+
+@pytest.mark.parametrize("name", ["jobs.csv", "summary.json"])
+def test_a_run_that_has_lost_its_ledger_is_not_taken_for_logs_alone(by_hand, herdless, name) -> None:
+    (by_hand / name).write_text("{}")
+    code, _, err = herdless("audit", by_hand)
+    assert code == 2 and "ledger.json: No such file or directory" in err
 
 
 EMPTY = gzip.compress(bytes(1000))
