@@ -191,8 +191,9 @@ class FailureMemory:
             for number, record in in_flight.items():
                 if number > marks[0]:
                     break
-                if number > self._standings[record.server].since:
-                    late[record.server] = None
+                server = record.server
+                if number > self._standings[server].since and server.id not in self._members.draining:
+                    late[server] = None
             for server in late:
                 standing = self._standings[server]
                 standing.since = latest

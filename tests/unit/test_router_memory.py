@@ -168,6 +168,17 @@ def test_who_hung_and_is_started_again_is_only_on_trial() -> None:
     assert story.aside == ["s-0"]
 
 
+def test_a_server_that_drains_slowly_has_failed_no_less_often() -> None:
+    story = Story({"name": "random"}, 2, memory=MemoryRule(failures=3, forgive=10.0, longest=25.0, hang=4.0))
+    story.fail(0.0, "s-0", 2)
+    given(story, 0.5, 1)
+    story.at(0.5, ServerDraining("s-0"))
+    story.at(6.0)  # its job is there for longer than it may be, but nobody would send it another one
+    back(story, 6.0, 6.5)
+    story.fail(7.0, "s-0", 1)
+    assert story.aside == ["s-0"]
+
+
 def test_nothing_is_kept_for_good_of_names_that_do_not_come_back() -> None:
     story = Story({"name": "random"}, 2, memory=MEMORY)
     given(story, 0.0, 1)
