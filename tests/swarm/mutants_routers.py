@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from router.choice import LeastLoaded, Population
+from router.choice import LeastLoaded, Population, WeightedDraw, sample
 from router.core import RouterCore
 from router.flights import Flights
 from router.members import Members
 from router.memory import FailureMemory
+from router.policies import power_of_d
+from router.policies.power_of_d import MaxVacancy
 from router.policies.pull import Pull
 from router.policies.random import RandomPolicy
 from router.policy import Assign
@@ -163,6 +165,44 @@ def the_last_server_starves(patch: Patch) -> None:
         return items[int(rng.random() * max(1, len(items) - 1))]
 
     patch.setattr(RandomPolicy, "on_arrival", lambda self, job: Assign(draw(self._servers, self.rng)))
+
+
+@mutant
+def the_last_weight_is_lost(patch: Patch) -> None:
+    """A table of shares that ends too soon."""
+    right = WeightedDraw.draw
+
+    def draw(self: WeightedDraw[Any], rng: Any) -> Any:
+        found = right(self, rng)
+        return self._items[0] if found is self._items[-1] else found
+
+    patch.setattr(WeightedDraw, "draw", draw)
+
+
+@mutant
+def the_last_server_is_never_asked(patch: Patch) -> None:
+    """Of more than d."""
+
+    def some(population: Population[Any], d: int, replacement: bool, rng: Any) -> list[Any]:
+        few: Population[Any] = Population()
+        for item in population.items[: max(1, len(population) - 1)]:
+            few.add(item)
+        return sample(few, d, replacement, rng)
+
+    patch.setattr(power_of_d, "sample", some)
+
+
+@mutant
+def the_first_of_equal_answers_is_taken(patch: Patch) -> None:
+    """In the order of the names."""
+    right = MaxVacancy.on_reports
+
+    def on_reports(self: MaxVacancy, job: Any, answers: Any) -> Any:
+        most = max(server.capacity - length for server, length in answers)
+        equal = [answer for answer in answers if answer[0].capacity - answer[1] == most]
+        return right(self, job, [min(equal, key=lambda answer: answer[0].id)])
+
+    patch.setattr(MaxVacancy, "on_reports", on_reports)
 
 
 @mutant

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from router.core import (
@@ -17,6 +18,8 @@ from router.protocol.messages import Dispatch, End, Probe, Pull, Report, Withdra
 from router.protocol.timer import StartTimer
 from tests.swarm.cases import DELAYS
 from tests.swarm.fairness import Fairness
+from tests.swarm.freshness_watch import FreshnessWatch
+from tests.swarm.memory_watch import MemoryWatch
 from tests.swarm.watch import Pair, Watched, job_of
 
 if TYPE_CHECKING:
@@ -40,10 +43,20 @@ class RouterWatch(Watched):
         self._arrived = self._ended = self._unheld = 0
         self._orphaned = 0  # ends that have come twice
         self._fairness = Fairness(self)
+        options = watchers.options
+        self._ceiling = options.get("ceiling", inf)
+        self._upkeep: list[MemoryWatch | FreshnessWatch] = []
+        if options["memory"] is not None:
+            self._upkeep.append(MemoryWatch(self, options["memory"]))
+        if options["stale_after"] is not None:
+            self._upkeep.append(FreshnessWatch(self, options["stale_after"], options["stale"]))
 
     def handle(self, event: Any, now: float) -> list[Any]:
         """Hand it on, and look at what comes of it."""
         self.begins(event, now)
+        inside = len(self._open)
+        for watch in self._upkeep:
+            watch.before(event)
         touched = self._before(event)  # the pairs that this event is about
         effects: list[Any] = self.core.handle(event, now)
         self.story.comes(effects)
@@ -62,6 +75,10 @@ class RouterWatch(Watched):
             elif kind is StartTimer and not effect.at >= now:
                 self.fail(f"a timer is set for the past, {effect.at!r}")
         self._conserves()
+        if type(event) is JobArrived:
+            self._admits(effects, inside)
+        for watch in self._upkeep:
+            watch.look(event, effects, now)
         self._fairness.look(event, effects)
         for pair in touched:
             if pair.router is self:
@@ -201,6 +218,13 @@ class RouterWatch(Watched):
         self._ended += 1
 
     # -- what must hold -----------------------------------------------------------------------
+
+    def _admits(self, effects: list[Any], inside: int) -> None:
+        """A job that finds so many in the system is refused, and no other one is."""
+        refused = any(type(effect) is EndJob and effect.reason == "ceiling" for effect in effects)
+        if refused != (inside >= self._ceiling and not self.closed) or len(self._open) > self._ceiling:
+            self.fail(f"{self.core.id} has {inside} of {self._ceiling} jobs in its system; it "
+                        f"{'refuses' if refused else 'takes'} another one")  # fmt: skip
 
     def _conserves(self) -> None:
         core = self.core

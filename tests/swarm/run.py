@@ -37,8 +37,7 @@ class SwarmWatchers(Watchers):
     """Watchers of a world in which links come and go: what lies between a router and a server is that of a link."""
 
     def __init__(self, case: Case, world: SwarmWorld, scenario: Scenario, story: Story) -> None:
-        retries = case.options.get("retries", 0)
-        super().__init__(scenario, story, retries=retries, switched=bool(case.switches))
+        super().__init__(scenario, story, options=_options(case), switched=bool(case.switches))
         self._world = world
         self._doubled = case.doubled
         self._rng = Random(f"swarm:{case.seed}:doubles")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from router.core import RouterCore
@@ -21,19 +22,24 @@ class Watchers:
     Args:
         scenario: What runs.
         story: Of the run.
-        retries: How often a job may be dispatched again, if not as often as the scenario says.
+        options: Arguments of router cores, where they are not those of the scenario.
         switched: Whether policies change.
 
     Attributes:
+        options: What is done about servers that fail or fall silent, as arguments of router cores.
+        retries: How often a job may be dispatched again.
         routers, servers: The watchers.
         in_service: Whether jobs in service lose patience.
         used: Pull-messages, of all servers, that some dispatch has used.
         begun: Jobs that may be served only once, and whose service began.
     """
 
-    def __init__(self, scenario: Scenario, story: Story, *, retries: int | None = None, switched: bool = False) -> None:
+    def __init__(
+        self, scenario: Scenario, story: Story, *, options: Mapping[str, Any] | None = None, switched: bool = False
+    ) -> None:
         self.story = story
-        self.retries = scenario.routers.retries if retries is None else retries
+        self.options = scenario.routers.upkeep | dict(options or {})
+        self.retries: int = self.options["retries"]
         self.switched = switched
         self.in_service = scenario.patience is not None and scenario.patience.in_service
         self.routers: list[RouterWatch] = []
