@@ -11,7 +11,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from tests.chaos.accounts import check_accounts, quiet
+from tests.chaos.accounts import check_accounts, check_held, quiet
 from tests.chaos.case import Case
 from tests.chaos.stage import JOBS_PER_S, SLACK_S, Stage, staged
 
@@ -78,6 +78,7 @@ async def _play_one(policy: str, case: Case, stage: Stage) -> Result:
         await asyncio.sleep(AFTER_S)
         await stage.load.stop()
         after = await quiet(stage)
+        await check_held(stage, before)
         ends = check_accounts(stage, before, after)
         _check_ends(case, stage, before.jobs, well_at_s)
     except Exception as error:

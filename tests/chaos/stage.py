@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from random import Random
 from time import monotonic
@@ -18,6 +19,7 @@ from services.lab.events import Rings
 from services.lab.relay import Relay
 from services.lab.running import Running
 from services.lab.scrape import Samples
+from tests.chaos.begun import Begun
 from tests.chaos.load import Load
 
 ROUTERS = ("router-1", "router-2")
@@ -63,6 +65,7 @@ class Stage:
         self.load = Load(Random(1))
         self.processes = list(PROCESSES)
         self.guests = False
+        self._begun = Begun()
         self._rings = Rings(folder, mib=1, grows=True)
 
     # -- beginning and end --------------------------------------------------------------------
@@ -80,11 +83,24 @@ class Stage:
         await self.until_well()
 
     async def end(self) -> None:
-        """End everything that was started."""
+        """End everything that was started.
+
+        Raises:
+            AssertionError: A process is still there, of those that were started or those that they started.
+        """
+        running = {process.pid for process in self.running.processes if process.exit_code is None}
+        unseen = running - self._begun.alive().keys()
         await self.load.close()
         await self.running.close()
         for relay in self.relays.values():
             await relay.close()
+        self._begun.close()
+        left = self._begun.alive()
+        for pid in left:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        assert not left, f"left at the end: {left}"
+        assert not unseen, f"{unseen} would not have been found, had they been left"
 
     def router_command(self, name: str, **more: Any) -> list[str]:
         """The command line of a router."""
