@@ -224,7 +224,7 @@ def _add_refusals(metrics: Metrics, counts: Counts, access: Access) -> None:
         _metric("refusals_total", "Times that a peer was refused for its own mistake", "counter", "peer", "reason"),
         refusals,
         [(peer, reason) for peer in PEERS for reason in (*REFUSALS, *KINDS)]
-        + [("http", reason) for reason in (*HTTP_REFUSALS, *KINDS)],
+        + [("http", reason) for reason in (*HTTP_REFUSALS, "tls", *KINDS)],
     )
 
 

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from aiohttp import ClientResponseError, ClientSession, ClientSSLError, ClientTimeout, DummyCookieJar, TCPConnector
+from aiohttp import (
+    ClientConnectorError,
+    ClientOSError,
+    ClientResponseError,
+    ClientSession,
+    ClientSSLError,
+    ClientTimeout,
+    DummyCookieJar,
+    ServerDisconnectedError,
+    TCPConnector,
+)
 
 from router.process.access import Access, access_from_environment
 from router.process.tls import Tls, tls_from_environment
@@ -34,9 +44,24 @@ def failure(error: BaseException) -> str:
     """What to say of a request that failed. Never `repr`: that of some errors shows all headers, and so the token."""
     if isinstance(error, ClientResponseError):
         return "it refuses our token" if error.status == 401 else f"it answers {error.status}"
+    if was_cut(error):
+        return (
+            "it closes the connection instead of an answer: so does who speaks TLS with those that do not, and by "
+            "mutual TLS with those that have no certificate of its authority"
+        )
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
 def is_refusal(error: BaseException) -> bool:
     """Whether one side has refused the other: somebody must change a setting, and waiting is no use."""
     return isinstance(error, ClientSSLError) or (isinstance(error, ClientResponseError) and error.status == 401)
+
+
+def was_cut(error: BaseException) -> bool:
+    """Whether somebody has closed a connection instead of an answer.
+
+    By TLS 1.3 a client is through before its certificate was looked at, so this is all that it sees of a refusal.
+    """
+    if isinstance(error, ClientConnectorError):
+        return False  # nobody was there
+    return isinstance(error, ServerDisconnectedError | ClientOSError)

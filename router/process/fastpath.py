@@ -182,8 +182,8 @@ class Connection(asyncio.Protocol):
         self._unread = False
 
     def close(self) -> None:
-        """Send what was written, and close."""
-        self._forget()
+        """Send what was written, and close; until then the connection counts."""
+        self._alarm.cancel()
         self._transport.close()
 
     def _hand_over(self, data: bytes) -> None:

@@ -6,18 +6,22 @@ import asyncio
 import json
 import resource
 import socket
+import ssl
 from collections import Counter
 from typing import Annotated, cast
 
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
+from router.process.acceptor import Acceptor
 from router.process.access import KINDS, Access
 from router.process.fastpath import Connection, FastPath
 from router.protocol.needs import Positive
 
 _SPARE_FILES = 100
-"""Files that a process needs for itself, and for the connections that it is about to refuse."""
+"""Files that a process needs for itself, and for the connections that are not served, of which there are fewer."""
+_MOST_UNSERVED = 50
+"""Connections beside those that are served: they are being refused, or shake hands."""
 _REFUSAL_LIMIT_S = 1.0
 
 
@@ -25,8 +29,9 @@ class HttpLimits(BaseModel):
     """Part of the settings of routers and of server processes, as `http`.
 
     Attributes:
-        max_connections: The most connections, WebSockets included; one more is answered 503 and closed. Fewer, where
-            the operating system lets a process have fewer files.
+        max_connections: The most connections that are served, WebSockets included; one more is answered 503 and
+            closed. Fewer, where the operating system lets a process have fewer files.
+        handshake_limit_s: The longest that a handshake of TLS may take.
         idle_limit_s: A connection that sends no whole head of a request for so long, since it was opened or last
             answered, is closed.
         body_limit_s: The longest that the body of a request may take to come.
@@ -37,6 +42,7 @@ class HttpLimits(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     max_connections: PositiveInt = 10_000
+    handshake_limit_s: Positive = 5.0
     idle_limit_s: Positive = 60.0
     body_limit_s: Positive = 10.0
     unread_limit_s: Annotated[float, Field(gt=0.0, le=86_400.0)] = 30.0
@@ -58,11 +64,17 @@ class Connections:
         self.refusals: Counter[str] = Counter() if refusals is None else refusals
         self.fast_path: FastPath | None = None
         self._server: web.Server | None = None
+        self._acceptor: Acceptor | None = None
+        self._refused: set[_Refusal] = set()
         self._most = 0
 
     @property
     def open(self) -> int:
-        """How many connections there are."""
+        """How many connections there are, from when they are accepted."""
+        return self._served + len(self._acceptor or ()) + len(self._refused)
+
+    @property
+    def _served(self) -> int:
         there = 0 if self._server is None else len(self._server.connections)
         return there if self.fast_path is None else there + len(self.fast_path.connections)
 
@@ -71,19 +83,41 @@ class Connections:
         self._server = server
         self._most = min(self.limits.max_connections, _files_allowed() - _SPARE_FILES)
 
-    def protocol(self) -> asyncio.BaseProtocol:
+    def accept(self, listener: socket.socket, tls: ssl.SSLContext | None) -> None:
+        """From now on admit whoever connects there, with TLS or without."""
+        self._acceptor = Acceptor(
+            listener,
+            tls,
+            handshake_limit_s=self.limits.handshake_limit_s,
+            close_limit_s=self.limits.unread_limit_s,
+            is_full=lambda: self.open >= self._most + _MOST_UNSERVED,
+            serve=self._serve,
+            refusals=self.refusals,
+        )
+
+    def close(self) -> None:
+        """Accept nobody any more, and give up those that are not served yet."""
+        if self._acceptor is not None:
+            self._acceptor.close()
+
+    def _serve(self, transport: asyncio.Transport) -> None:
+        protocol = self.protocol()
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+
+    def protocol(self) -> asyncio.Protocol:
         """What serves the next connection."""
         assert self._server is not None
-        if self.open < self._most:
+        if self._served < self._most:
             if self.fast_path is None:
                 return self._server()
             return Connection(self.fast_path, self._server, self.limits.idle_limit_s)
         self.refusals["limit"] += 1
-        return _Refusal(self._most)
+        return _Refusal(self._most, self._refused)
 
 
 CONNECTIONS = web.AppKey("connections", Connections)
-REFUSALS = ("cut", "limit", "slow", *KINDS)
+REFUSALS = ("cut", "limit", "slow", "tls", *KINDS)
 
 
 def refusals(access: Access, connections: Connections) -> dict[str, float]:
@@ -129,7 +163,8 @@ class TooSlow(Exception):
 class _Refusal(asyncio.Protocol):
     """One connection too many: it is told so when it asks, or closed after a moment if it does not ask."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, refused: set[_Refusal]) -> None:
+        self._refused = refused
         error = {"kind": "limit", "message": f"{most} connections are open, the limit: try again later"}
         body = json.dumps({"error": error}).encode()
         head = (
@@ -140,6 +175,7 @@ class _Refusal(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport = cast(asyncio.Transport, transport)
+        self._refused.add(self)
         self._alarm = asyncio.get_running_loop().call_later(_REFUSAL_LIMIT_S, transport.abort)
 
     def data_received(self, data: bytes) -> None:
@@ -149,6 +185,7 @@ class _Refusal(asyncio.Protocol):
             self._transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._refused.discard(self)
         self._alarm.cancel()
 
 

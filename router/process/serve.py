@@ -15,10 +15,11 @@ import errno
 import json
 import os
 import socket
+import ssl
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -74,7 +75,7 @@ class Listen:
     tls: Tls = field(default_factory=tls_from_environment)
 
 
-class _CannotListen(Exception):
+class CannotListen(Exception):
     """What is wrong with host and port, and the exit code for it."""
 
     def __init__(self, code: int, message: str) -> None:
@@ -114,48 +115,61 @@ async def serve(app: web.Application, listen: Listen, drain: Callable[[], Awaita
         end_with_parent()
     try:
         ssl_context = listen.tls.server_context()
-        listener = await _bind(listen)
+        listener = await bind(listen)
     except SettingsError as error:
         return give_up(listen.id, "settings", str(error), listen.as_json)
-    except _CannotListen as error:
+    except CannotListen as error:
         message = f"cannot listen on {listen.host}:{listen.port}: {error}"
         return give_up(listen.id, "listen", message, listen.as_json, error.code)
     signals: asyncio.Queue[int] = asyncio.Queue()
     loop = asyncio.get_running_loop()
     # No handlers of the loop: when it closes, it would give them back, and a late signal would then kill the process.
     on_signal(lambda number, frame: loop.call_soon_threadsafe(signals.put_nowait, number))
+    try:
+        async with accepting(app, listener, ssl_context, listen.close_limit_s):
+            _announce(listen, listener)
+            await signals.get()
+            if drain is not None:
+                await _drain(listen, drain, signals)
+    finally:
+        stop_at_once(EXIT_OK)
+    return EXIT_OK
+
+
+@asynccontextmanager
+async def accepting(
+    app: web.Application, listener: socket.socket, ssl_context: ssl.SSLContext | None, close_limit_s: float
+) -> AsyncIterator[None]:
+    """Serve an application to whoever connects, within its limits; then close all connections, and the listener.
+
+    Args:
+        app: The application.
+        listener: From `bind`.
+        ssl_context: For TLS.
+        close_limit_s: So long may handlers that still run delay the end.
+    """
     connections = app.get(CONNECTIONS) or Connections()
     runner = web.AppRunner(
         app,
         access_log=None,
-        shutdown_timeout=listen.close_limit_s,
+        shutdown_timeout=close_limit_s,
         max_line_size=_MAX_LINE_BYTES,
         max_field_size=_MAX_HEADER_BYTES,
         keepalive_timeout=connections.limits.idle_limit_s,
         lingering_time=_LINGER_S,
         auto_decompress=False,  # so a body is never longer than what came in, nor fails while it is read
     )
-    accepting: asyncio.Server | None = None
     try:
         await runner.setup()
         assert runner.server is not None
-        connections.admit(runner.server)
         limit_unread(listener, connections.limits.unread_limit_s)
-        patience_s = None if ssl_context is None else connections.limits.idle_limit_s
-        accepting = await loop.create_server(
-            connections.protocol, sock=listener, ssl=ssl_context, ssl_handshake_timeout=patience_s, backlog=_BACKLOG
-        )
-        _announce(listen, listener)
-        await signals.get()
-        if drain is not None:
-            await _drain(listen, drain, signals)
+        connections.admit(runner.server)
+        connections.accept(listener, ssl_context)
+        yield
     finally:
-        if accepting is not None:
-            accepting.close()
+        connections.close()
         await runner.cleanup()
         listener.close()
-        stop_at_once(EXIT_OK)
-    return EXIT_OK
 
 
 def give_up(id: str, kind: str, message: str, as_json: bool, code: int = EXIT_USER_MISTAKE) -> int:
@@ -190,29 +204,33 @@ def end_with_parent() -> None:
     threading.Thread(target=watch, name="end-with-parent", daemon=True).start()
 
 
-async def _bind(listen: Listen) -> socket.socket:
-    """Open the listening socket: one address only, so that port 0 gives one port."""
+async def bind(listen: Listen) -> socket.socket:
+    """Open the listening socket: one address only, so that port 0 gives one port.
+
+    Raises:
+        CannotListen: Host and port cannot be had, or not without a token.
+    """
     host, port = listen.host, listen.port
     if not 0 <= port <= 65535:
-        raise _CannotListen(EXIT_USER_MISTAKE, "expected a port from 0 (any free one) to 65535")
+        raise CannotListen(EXIT_USER_MISTAKE, "expected a port from 0 (any free one) to 65535")
     loop = asyncio.get_running_loop()
     try:
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, address = found[0]
         if fault := bind_fault(str(address[0]), listen.access):
-            raise _CannotListen(EXIT_USER_MISTAKE, fault)
+            raise CannotListen(EXIT_USER_MISTAKE, fault)
         return socket.create_server(address[:2], family=family, backlog=_BACKLOG)
     except UnicodeError:
-        raise _CannotListen(EXIT_USER_MISTAKE, "between dots a host has 1 to 63 letters") from None
+        raise CannotListen(EXIT_USER_MISTAKE, "between dots a host has 1 to 63 letters") from None
     except socket.gaierror as error:
         message = f"expected an address of this machine or a name that resolves to one: {error.strerror}"
-        raise _CannotListen(EXIT_USER_MISTAKE, message) from None
+        raise CannotListen(EXIT_USER_MISTAKE, message) from None
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else str(error)
         if error.errno == errno.EADDRINUSE:
             message = "the port is in use: end what listens there, or choose another port (0: any free one)"
-            raise _CannotListen(EXIT_RUN_INVALID, message) from None
-        raise _CannotListen(EXIT_USER_MISTAKE, f"{reason}: choose another host or port") from None
+            raise CannotListen(EXIT_RUN_INVALID, message) from None
+        raise CannotListen(EXIT_USER_MISTAKE, f"{reason}: choose another host or port") from None
 
 
 async def _drain(listen: Listen, drain: Callable[[], Awaitable[object]], signals: asyncio.Queue[int]) -> None:
@@ -229,13 +247,18 @@ async def _drain(listen: Listen, drain: Callable[[], Awaitable[object]], signals
         _complain(listen, f"the drain failed: {error!r}")
 
 
-def _announce(listen: Listen, listener: socket.socket) -> None:
+def url_of(listen: Listen, listener: socket.socket) -> str:
+    """Where a process that listens is reached from this machine."""
     host, port = listener.getsockname()[:2]
     # Bound to every address: the loopback one is where the parent, on this machine, reaches it.
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     scheme = "http" if listen.tls.kind == "off" else "https"
-    url = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
-    line = {"event": "listening", "role": listen.role, "id": listen.id, "url": url, "pid": os.getpid(),
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+def _announce(listen: Listen, listener: socket.socket) -> None:
+    line = {"event": "listening", "role": listen.role, "id": listen.id, "url": url_of(listen, listener),
+            "pid": os.getpid(),
             "access": "token" if listen.access.needed else "loopback", "tls": listen.tls.kind}  # fmt: skip
     sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import ClientError, ClientWebSocketResponse, WSCloseCode, WSMsgType
 
-from router.process.client import failure, is_refusal
+from router.process.client import failure, is_refusal, was_cut
 from router.process.outbox import Outbox, dial
 from router.protocol.codec import FROM_ROUTER, LinkCodec, unpack
 from router.protocol.errors import RemoteProtocolError
@@ -86,8 +86,9 @@ class Link:
                 await self._once()
             except (ClientError, OSError, TimeoutError) as error:
                 self._links.counts.failures += 1
-                # What waiting does not mend is told at once, but not each time.
-                level = logging.WARNING if is_refusal(error) and not self._warned else logging.INFO
+                # What waiting hardly mends is told at once, but not each time.
+                lasts = is_refusal(error) or was_cut(error)
+                level = logging.WARNING if lasts and not self._warned else logging.INFO
                 self._warned = level == logging.WARNING or self._warned
                 _log.log(level, "no link to %s: %s", self.address, failure(error))
             if self.wanted:

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from router.process.access import token_from_environment
 from router.process.logs import Strangers, log_to_standard_error
-from router.process.serve import Listen, serve
+from router.process.serve import CannotListen, Listen, accepting, bind, serve, url_of
 from router.process.serve import run as run_loop
 from router.process.tls import Tls, tls_from_environment
 from services.console.collector import Collector
@@ -62,8 +62,7 @@ def run(settings: ConsoleSettings) -> int:
     """
     log_to_standard_error("console")
     _ = settings.scenario.rate_total
-    listen = Listen("console", "console", settings.host, settings.port, end_with_parent=settings.end_with_parent,
-                    tls=for_browsers(tls_from_environment()))  # fmt: skip
+    listen = _listen(settings)
 
     async def main() -> int:
         places = Attached(settings.routers, settings.servers, settings.load)
@@ -90,24 +89,23 @@ async def serve_local(scenario: Scenario, local: LocalCluster, port: int) -> Asy
     """
     routers, load = ",".join(await local.routers()), ",".join(await local.generators())
     settings = ConsoleSettings(scenario, routers, load=load, port=port)
-    tls = for_browsers(tls_from_environment())
+    listen = _listen(settings)
     async with console_application(settings, local, local) as (app, collector):
         local.tell = collector.journal.add
         local.start_faults()
         logging.getLogger("aiohttp.server").addFilter(Strangers())
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
-        await runner.setup()
         try:
-            site = web.TCPSite(runner, settings.host, port, ssl_context=tls.server_context())
-            try:
-                await site.start()
-            except OSError as error:
-                message = f"console: port {port} of {settings.host} cannot be had: {error.strerror}"
-                raise RunInvalid("port_in_use", message) from None
-            host, chosen = runner.addresses[0][:2]
-            yield f"{'http' if tls.kind == 'off' else 'https'}://{host}:{chosen}/"
-        finally:
-            await runner.cleanup()
+            listener = await bind(listen)
+        except CannotListen as error:
+            message = f"console: cannot listen on {settings.host}:{port}: {error}"
+            raise RunInvalid("port_in_use", message) from None
+        async with accepting(app, listener, listen.tls.server_context(), listen.close_limit_s):
+            yield f"{url_of(listen, listener)}/"
+
+
+def _listen(settings: ConsoleSettings) -> Listen:
+    return Listen("console", "console", settings.host, settings.port, end_with_parent=settings.end_with_parent,
+                  tls=for_browsers(tls_from_environment()))  # fmt: skip
 
 
 @asynccontextmanager

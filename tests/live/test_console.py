@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import urllib.error
 import urllib.request
+from contextlib import ExitStack, closing
+from http.client import HTTPConnection
 from typing import Any
+from urllib.parse import urlsplit
 
 from tests.live.lab import BOUND_S, Lab
 
@@ -81,3 +85,22 @@ def test_a_scenario_that_cannot_be_sent_without_end_is_up_without_load(lab: Lab)
     _, err = up.communicate(timeout=BOUND_S)
     assert up.returncode == 130
     assert err.startswith("no load is sent: ") and "routers.split" in err
+
+
+def test_the_console_of_a_cluster_has_the_limits_of_all_processes(lab: Lab) -> None:
+    up = lab.start("up", "small.toml", "--json", "--no-load")
+    # Of the files that a process may have a hundred are its own, so 30 connections are served.
+    resource.prlimit(up.pid, resource.RLIMIT_NOFILE, (130, 130))
+    where = urlsplit(json.loads(up.stdout.readline())["console"])
+    statuses = []
+    with ExitStack() as stack:
+        for _ in range(40):
+            connection = stack.enter_context(closing(HTTPConnection(where.hostname or "", where.port, timeout=BOUND_S)))
+            connection.request("GET", "/health")
+            answer = connection.getresponse()
+            answer.read()
+            statuses.append(answer.status)
+    assert statuses == [200] * 30 + [503] * 10
+    up.send_signal(signal.SIGINT)
+    assert up.wait(BOUND_S) == 130
+    up.communicate()

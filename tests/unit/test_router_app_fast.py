@@ -181,7 +181,7 @@ async def test_a_job_that_is_still_there_when_the_router_ends_is_answered():
         await router.app.web.shutdown()
         response = await posted
         assert (response.status, (await response.json())["reason"]) == (502, "link_lost")
-        assert not fast_path(router).connections
+        await until(lambda: not fast_path(router).connections)
 
 
 async def test_connections_of_the_fast_path_count():
