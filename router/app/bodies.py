@@ -70,7 +70,7 @@ def _job(job: Any) -> tuple[float, float | None]:
         )
     size, patience = job.get("size", DEFAULT_SIZE), job.get("patience")
     if not is_amount(size):
-        raise BadRequest(400, "job", f"size = {size!r:.80}: expected a finite number from 0")
+        raise BadRequest(400, "job", f"size = {size!r:.80}: expected a number from 0, below 1e15")
     if patience is not None and not is_amount(patience):
-        raise BadRequest(400, "job", f"patience = {patience!r:.80}: expected a finite number from 0, or null")
+        raise BadRequest(400, "job", f"patience = {patience!r:.80}: expected a number from 0, below 1e15, or null")
     return size, patience

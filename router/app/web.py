@@ -105,17 +105,22 @@ class RouterWeb:
         """Take one job in and answer its end."""
         try:
             body = await _body(request, MAX_JOB_BYTES)
-            key, size, patience = read_keyed_job(body, request.headers.get("Idempotency-Key"))
+            key, size, patience = read_keyed_job(body, _key_header(request))
             if key is not None:
-                return _answer(*await asyncio.shield(self._keyed(key, size, patience)))
+                keyed = await asyncio.shield(self._keyed(key, size, patience))
+                self._count_unheard(request)
+                return _answer(*keyed)
         except BadRequest as error:
             return self._refuse(error)
         waiter: asyncio.Future[EndJob] = self._loop.create_future()
         self._driver.submit(((waiter, size, patience),), self._job_ended, monotonic())
         effect = await waiter
+        self._count_unheard(request)
+        return _answer(*end_answer(self._settings.id, effect))
+
+    def _count_unheard(self, request: web.Request) -> None:
         if request.transport is None or request.transport.is_closing():
             self._driver.counts.unheard["http"] += 1  # the client is gone; the job ran on
-        return _answer(*end_answer(self._settings.id, effect))
 
     def _keyed(self, key: str, size: float, patience: float | None) -> asyncio.Future[Answer]:
         """The answer to a job with a key: a new one is taken in, one that is known has or gets its one answer."""
@@ -222,6 +227,13 @@ class RouterWeb:
         live = len(core.servers) - len(core.draining)
         reason = "draining" if self._driver.draining else "" if live else "no_server"
         return reply({"ready": not reason, "reason": reason, "servers": live}, 503 if reason else 200)
+
+
+def _key_header(request: web.Request) -> str | None:
+    keys = dict.fromkeys(request.headers.getall("Idempotency-Key", ()))
+    if len(keys) > 1:
+        raise BadRequest(400, "job", "the header Idempotency-Key is there with several values: give one of them")
+    return next(iter(keys), None)
 
 
 async def _body(request: web.Request, limit: int) -> bytes:

@@ -77,12 +77,17 @@ class EventLog:
         self._slots = max(size_bytes // RECORD.size, 1)
         self._grows = grows
         size = HEAD_BYTES + NAMES_BYTES + self._slots * RECORD.size
+        taken: Path | None = None
         try:
             self.path, self._file = _create(Path(path))
+            taken = self.path
             # Room is taken now: where it ran out later, writing to memory would end the process.
             os.posix_fallocate(self._file, 0, size)
             self._map = mmap.mmap(self._file, size, flags=mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0))
         except OSError as error:
+            if taken is not None:  # else the next incarnation would leave it alone
+                os.close(self._file)
+                taken.unlink()
             raise SettingsError(f"--events {path}: cannot be written: {error.strerror}") from None
         head = write_head(about, self._slots)
         self._map[: len(head)] = head

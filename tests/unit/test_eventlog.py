@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import signal
@@ -169,6 +170,16 @@ def test_an_earlier_incarnation_keeps_its_file(tmp_path) -> None:
     logs = [small(tmp_path / "router-1.log", 2) for _ in range(3)]
 
     assert [log.path.name for log in logs] == ["router-1.log", "router-1.log.2", "router-1.log.3"]
+
+
+def test_a_log_for_which_there_is_no_room_leaves_no_file(tmp_path, monkeypatch) -> None:
+    def full(file: int, offset: int, size: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(SettingsError, match="No space left on device"):
+        small(tmp_path / "router-1.log", 2)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_place_that_cannot_be_written_is_a_mistake_of_the_user(tmp_path) -> None:

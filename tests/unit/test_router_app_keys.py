@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from asyncio import get_running_loop, sleep
+from asyncio import all_tasks, get_running_loop, open_connection, sleep
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ from router.app.keys import Answer, Keys, may_have_begun
 from router.events import EndJob
 from router.policy import Job, Server
 from router.protocol.messages import End, Outcome
-from tests.unit.router_peers import Router, running
+from tests.unit.router_peers import Router, running, until
 
 
 async def answered(response: Any) -> tuple[int, Any]:
@@ -144,3 +144,40 @@ async def test_answers_are_kept_for_a_time_and_no_more_than_so_many():
 def test_whether_the_service_of_a_job_may_have_begun(outcome: Outcome, reason: str, service: Any, begun: bool):
     end = None if service is None else End("s", "r", 1, outcome, reason, 0.0, 0.0, service, False, None, None)
     assert may_have_begun(EndJob(Job(1), outcome, reason, None, end, "random", False)) == begun
+
+
+async def test_two_headers_with_different_keys_are_refused():
+    async with running() as router:
+        headers = [("Idempotency-Key", "a"), ("Idempotency-Key", "b")]
+        async with router.client.post("/v1/jobs", headers=headers) as response:
+            status, answer = await answered(response)
+        assert (status, answer["error"]["kind"]) == (400, "job")
+        assert "several values" in answer["error"]["message"]
+        assert (await router.metrics())["refusals_total", "http", "job"] == 1
+
+
+async def test_aborted_clients_of_jobs_leave_no_tasks_and_each_end_counts_as_unheard():
+    async with running() as router:
+        servers = await router.link("slow-1")
+        before = len(all_tasks())
+        writers = []
+        for number in range(20):
+            _, writer = await open_connection("127.0.0.1", router.client.port)
+            body = b'{"key": "k%d"}' % number if number % 2 else b"{}"
+            head = b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body)
+            writer.write(head + body)
+            writers.append(writer)
+        dispatches = [await servers.dispatch() for _ in writers]
+        for writer in writers:
+            writer.transport.abort()
+        await sleep(0.01)
+        for dispatch in dispatches:
+            await servers.end(dispatch)
+        await until(lambda: router.app.driver.counts.unheard["http"] == 20)
+        await until(lambda: len(all_tasks()) <= before)
+
+
+async def test_a_size_beyond_the_limit_is_told_the_limit():
+    async with running() as router:
+        status, answer = await answered(await router.post({"size": 1e308}))
+    assert status == 400 and answer["error"]["message"].endswith("expected a number from 0, below 1e15")
