@@ -61,17 +61,19 @@ class Standing:
         on_trial: It came back, and has not served a job since.
         doublings: How often its time aside was doubled.
         times: How often it was set aside, by reason; tells an old timer from a new one.
+        until: When its time aside for failures is over.
         since: Jobs dispatched up to this number are not held against it again.
         drains: Since when it takes nothing new, and whether it is a failure if that is because its link is lost.
     """
 
-    __slots__ = ("doublings", "drains", "failed", "on_trial", "since", "times")
+    __slots__ = ("doublings", "drains", "failed", "on_trial", "since", "times", "until")
 
     def __init__(self) -> None:
         self.failed = 0
         self.on_trial = False
         self.doublings = 0
         self.times: dict[Why, int] = {"failed": 0, "hung": 0}
+        self.until = 0.0
         self.since = 0
         self.drains: tuple[float, bool] | None = None
 
@@ -88,8 +90,8 @@ class FailureMemory:
     A link that is lost with jobs of ours is one failure, however many they were, unless its server drains or is set
     aside. Whoever loses a link says first that all its servers drain, so that none of them is chosen while the others
     leave; one that drains at the instant at which it leaves was therefore lost. What was remembered waits for the
-    server to come back under its name, for `longest` at most: one that was set aside comes back on trial, and one whose
-    failures suffice is set aside at once.
+    server to come back under its name, for `longest` at most: one whose failures suffice is set aside at once, one that
+    was set aside for failures is so for what is left of its time, and one that hung is on trial.
 
     Units: instants and durations in the clock's unit, of which `time_unit` make one time unit.
 
@@ -120,7 +122,10 @@ class FailureMemory:
         self._forget(now)
         _, standing = self._gone.pop(server.id, (now, Standing()))
         self._standings[server] = standing
-        timers = self._judge(server, standing, now)
+        if now < standing.until:
+            timers = self._keep_aside(server, standing, "failed", standing.until)
+        else:
+            timers = self._judge(server, standing, now)
         if self._period is not None and not self._watching:
             self._watching = True
             self._marks.clear()
@@ -132,8 +137,10 @@ class FailureMemory:
         standing = self._standings[server]
         if standing.drains is not None:
             return
-        aside = self._members.is_aside(server, "failed") or self._members.is_aside(server, "hung")
-        if aside:
+        failed = self._members.is_aside(server, "failed")
+        if not failed:
+            standing.until = now
+        if aside := failed or self._members.is_aside(server, "hung"):
             standing.failed = 0
             standing.on_trial = True
         standing.drains = now, server.outstanding > 0 and not aside
@@ -218,10 +225,19 @@ class FailureMemory:
 
     def _set_aside(self, server: Server, standing: Standing, why: Why, now: float) -> list[StartTimer]:
         standing.failed = 0
-        if self._members.is_aside(server, why) or not self._members.set_aside(server, why):
+        if self._members.is_aside(server, why):
             return []
         lasts = min(self._forgive * 2.0**standing.doublings, self._longest)
-        standing.doublings += lasts < self._longest
-        standing.on_trial = False
+        timers = self._keep_aside(server, standing, why, now + lasts)
+        if timers:
+            standing.doublings += lasts < self._longest
+            standing.on_trial = False
+        return timers
+
+    def _keep_aside(self, server: Server, standing: Standing, why: Why, until: float) -> list[StartTimer]:
+        if not self._members.set_aside(server, why):
+            return []
+        if why == "failed":
+            standing.until = until
         standing.times[why] += 1
-        return [StartTimer(now + lasts, Forgiven(server, why, standing.times[why]))]
+        return [StartTimer(until, Forgiven(server, why, standing.times[why]))]

@@ -15,6 +15,7 @@ from services.loadgen.workload import draw_workload
 from services.scenario import Scenario, parse_scenario
 from services.simulator.faulty_world import FaultyWorld
 
+ROUTERS = 2
 FAILURES, FORGIVE, LONGEST = 3, 20.0, 160.0
 DURATION = 200.0
 AFTER = 0.01
@@ -27,6 +28,7 @@ arrivals.load = 0.5
 service.law = "deterministic"
 run = {{warmup = 0, duration = {duration}}}
 [routers]
+count = {routers}
 {memory}
 [[pools]]
 name = "a"
@@ -84,7 +86,7 @@ class CrashingWorld(FaultyWorld):
 
 def lived(policy: str, memory: str) -> tuple[CrashingWorld, int]:
     """A world that is over, and how many jobs it has seen."""
-    text = SCENARIO.format(policy=policy, memory=memory, duration=DURATION)
+    text = SCENARIO.format(policy=policy, memory=memory, duration=DURATION, routers=ROUTERS)
     scenario = parse_scenario(text, "crash-loop.toml")
     jobs = draw_workload(scenario)
     world = CrashingWorld(scenario)
@@ -99,8 +101,8 @@ def lived(policy: str, memory: str) -> tuple[CrashingWorld, int]:
 def test_a_server_that_crashes_with_each_job_gets_few_if_that_is_remembered(policy: str) -> None:
     forgetful, jobs = lived(policy, "")
     world, _ = lived(policy, f"memory = {{failures = {FAILURES}, forgive = {FORGIVE}, longest = {LONGEST}}}")
-    # Three links in a row are lost; then it is tried after 20, 60 and 140 time units, and once more after 300.
-    assert world.crashes <= FAILURES + 3
+    # At each router three links in a row are lost; then it is tried after 20, 60 and 140 time units, and next after 300.
+    assert world.crashes <= ROUTERS * (FAILURES + 3)
     assert world.lost < 0.02 * jobs
     # A tenth of some 1,000 jobs is fair; 60 are four standard deviations less.
     assert forgetful.lost > 0.06 * jobs

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from router.core import ServerDraining, ServerJoined, ServerLeft
+from router.core import JobArrived, ProbesDue, ServerDraining, ServerJoined, ServerLeft
 from router.freshness import NO_JOB, ViewsDue
 from router.memory import Forgiven, MemoryRule, WatchDue
-from router.protocol.messages import Dispatch, End, Probe
+from router.protocol.messages import Dispatch, End, Probe, Pull, Report, Withdraw
 from router.protocol.timer import StartTimer
 
 if TYPE_CHECKING:
@@ -17,6 +17,9 @@ SLACK = 1e-9
 
 NO_FAILURE = ("draining", "ceiling")
 """Reasons of servers that take nothing new, or are full."""
+
+QUIET = frozenset((JobArrived, ProbesDue, Pull, Report, Withdraw))
+"""Events that set nobody aside."""
 
 
 class Past:
@@ -28,6 +31,7 @@ class Past:
         jobs: The dispatches that are there, and since when.
         drained: When it began to drain, and whether it had jobs then and was not set aside.
         until: By reason, until when it is set aside, and the timer that says so.
+        rest: Until when it is set aside for failures by whatever link it comes.
     """
 
     def __init__(self) -> None:
@@ -36,6 +40,7 @@ class Past:
         self.jobs: dict[int, float] = {}
         self.drained: tuple[float, bool] | None = None
         self.until: dict[str, tuple[float, Forgiven]] = {}
+        self.rest = 0.0
 
     def suffices(self, failures: int) -> bool:
         """Whether it is to be set aside."""
@@ -58,23 +63,33 @@ class MemoryWatch:
 
     def look(self, event: Any, effects: list[Any], now: float) -> None:
         """After each event of the router."""
+        self._looks(event, effects, now)
+        for effect in effects:
+            if type(effect) is Dispatch:
+                self._here[effect.server].jobs[effect.job] = now
+
+    def _looks(self, event: Any, effects: list[Any], now: float) -> None:
+        kind = type(event)
+        if not (self._aside or self._router.core.members.aside):
+            if kind in QUIET:
+                return
+            if kind is End and event.outcome == "served":
+                self._happens(event, now)
+                return
         chosen = {id for id, past in self._here.items() if past.drained is None and id not in self._aside}
         deserving = self._happens(event, now)
         late = [effect.server for effect in effects if type(effect) is Probe and effect.job == NO_JOB]
-        late = late if type(event) is WatchDue else []
+        late = late if kind is WatchDue else []
         aside = {id: set(aside.whys) for id, aside in self._router.core.members.aside.items()}
         begun = self._begin([effect for effect in effects if type(effect) is StartTimer], now)
         if aside or self._aside or deserving is not None or begun or late:
             wanted = {deserving} if deserving is not None else set(late)
-            if type(event) is ServerDraining or type(event) is ServerLeft:
+            if kind is ServerDraining or kind is ServerLeft:
                 wanted = {event.server}
-            spared = chosen <= wanted or type(event) is ViewsDue  # nobody else was left, so all came back
+            spared = chosen <= wanted or kind is ViewsDue  # nobody else was left, so all came back
             self._goes(deserving, late, aside, begun, spared, now)
             self._comes_back(event, aside, spared, now)
             self._aside = aside
-        for effect in effects:
-            if type(effect) is Dispatch:
-                self._here[effect.server].jobs[effect.job] = now
 
     # -- what happens -------------------------------------------------------------------------
 
@@ -94,7 +109,7 @@ class MemoryWatch:
             since, past = self._gone.pop(event.server.id, (now, Past()))
             past = past if now - since <= self._longest else Past()
             self._here[event.server.id] = past
-            return str(event.server.id) if past.suffices(self._rule.failures) else None
+            return str(event.server.id) if past.suffices(self._rule.failures) or now < past.rest else None
         elif kind is ServerDraining:
             self._drains(event.server, now)
         elif kind is ServerLeft:
@@ -107,6 +122,7 @@ class MemoryWatch:
             aside = bool(past.until)
             if aside:
                 past.row, past.trial = 0, True
+            past.rest, _ = past.until.get("failed", (now, None))
             past.until.clear()
             past.drained = now, bool(past.jobs) and not aside
 
@@ -132,10 +148,12 @@ class MemoryWatch:
                 id, why = event.server.id, event.why
                 past = self._here[id]
                 lasts = min(self._rule.forgive * 2.0 ** min(past.times, 100), self._longest)
+                goes_on = now < past.rest
+                lasts = past.rest - now if goes_on else lasts
                 if abs(at - now - lasts) > SLACK * max(1.0, at):
                     self._fail(f"{id} is set aside as {why} until {at!r}, not for {lasts!r} from {now!r}")
-                past.times += 1
-                past.trial = False
+                past.times += not goes_on
+                past.trial = past.trial and goes_on
                 past.until[why] = at, event
                 begun.add((id, why))
         return begun
@@ -147,7 +165,7 @@ class MemoryWatch:
             past = self._here[deserving]
             if "failed" not in aside.get(deserving, ()) and past.drained is None and not spared:
                 self._fail(f"{deserving} has failed {past.row} times in a row, and is not set aside")
-            past.row = 0
+            past.row, past.rest = 0, now
         for id in late:
             past = self._here[id]
             longest = now - min(past.jobs.values(), default=now)

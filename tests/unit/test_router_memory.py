@@ -143,17 +143,32 @@ def test_a_link_lost_without_jobs_or_of_one_that_drains_is_no_failure() -> None:
     assert story.aside == []
 
 
-def test_who_is_set_aside_comes_back_by_a_new_link_on_trial() -> None:
+def test_the_time_of_who_is_set_aside_goes_on_over_links() -> None:
     story = Story({"name": "random"}, 2, memory=MEMORY)
     story.fail(0.0, "s-0", 3)
-    back(story, 1.0, 1.0)
+    back(story, 1.0, 2.0)
+    assert story.aside == ["s-0"]
+    back(story, 3.0, 4.0)
+    story.at(9.9)
+    assert story.aside == ["s-0"]
+    story.at(10.0)
     assert story.aside == []
-    story.fail(2.0, "s-0", 1)
+    story.fail(11.0, "s-0", 1)  # on trial
     assert story.aside == ["s-0"]
-    story.at(10.0)  # the timer of the former link
-    story.at(21.9)
+    back(story, 12.0, 31.0)  # its time was over while it was away: on trial again
+    assert story.aside == []
+    story.fail(31.0, "s-0", 1)
     assert story.aside == ["s-0"]
-    story.at(22.0)
+
+
+def test_who_came_back_because_nobody_else_was_left_is_not_set_aside_by_a_new_link() -> None:
+    story = Story({"name": "random"}, 2, memory=MEMORY)
+    story.fail(0.0, "s-0", 3)
+    story.at(1.0, ServerDraining("s-1"))
+    story.at(1.0, ServerLeft("s-1"))
+    assert story.aside == []
+    story.at(2.0, ServerJoined(Server("s-1", "pool", 1.0, 1, float("inf"))))
+    back(story, 3.0, 4.0)
     assert story.aside == []
 
 
