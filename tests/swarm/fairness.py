@@ -87,6 +87,7 @@ class Fairness:
         self._unasked: dict[str, float] = {}
         self._answers: dict[int, dict[str, int]] = {}  # by job, of those that were asked for it
         self._most = 1
+        self._name = ""
         self._rule: Due | None = None
         self._known = -1
 
@@ -95,18 +96,18 @@ class Fairness:
         kind = type(event)
         if kind is ServerJoined or kind is PolicyChanged or self._known < 0:
             self._begin()
-        name = self._router.core.policy.name
         if self._rule is not None:
             for effect in effects:
                 if type(effect) is Dispatch:
                     self._decided(effect.server)
-        elif name in BY_ANSWERS:
+        elif self._name in BY_ANSWERS:
             self._by_answers(kind, event, effects)
-        elif name == "weighted_random" and kind is JobArrived:
+        elif self._name == "weighted_random" and kind is JobArrived:
             self._by_weight([effect.server for effect in effects if type(effect) is Dispatch])
 
     def _begin(self) -> None:
         core = self._router.core
+        self._name = core.policy.name
         self._rule = rule_of(core.policy, {server.rate for server in core.servers.values()})
         self._known = len(core.servers)
         self._most = max(self._most, self._known)

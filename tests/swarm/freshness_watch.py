@@ -50,11 +50,12 @@ class FreshnessWatch:
         elif kind is PolicyChanged:
             self._renewed = dict.fromkeys(self._renewed, now)
             self._stale.clear()
-        for effect in effects:
-            if type(effect) is StartTimer and type(effect.event) is ViewsDue:
-                self._goes_on(effect.at, now)
-        if self._next is None and self._renewed:
-            self._router.fail("nobody looks for views that are stale")
+        if kind is ServerJoined or kind is ViewsDue:
+            for effect in effects:
+                if type(effect) is StartTimer and type(effect.event) is ViewsDue:
+                    self._goes_on(effect.at, now)
+            if self._next is None and self._renewed:
+                self._router.fail("nobody looks for views that are stale")
         if kind is ViewsDue:
             self._asks({effect.server for effect in effects if type(effect) is Probe and effect.job == NO_JOB}, now)
             self._judges(Counter(effect.server for effect in effects if type(effect) is Dispatch), now)
