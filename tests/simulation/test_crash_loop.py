@@ -101,7 +101,7 @@ def lived(policy: str, memory: str) -> tuple[CrashingWorld, int]:
 def test_a_server_that_crashes_with_each_job_gets_few_if_that_is_remembered(policy: str) -> None:
     forgetful, jobs = lived(policy, "")
     world, _ = lived(policy, f"memory = {{failures = {FAILURES}, forgive = {FORGIVE}, longest = {LONGEST}}}")
-    # At each router three links in a row are lost; then it is tried after 20, 60 and 140 time units, and next after 300.
+    # At each router three links in a row are lost; then it is tried after 20, 60 and 140 time units, next after 300.
     assert world.crashes <= ROUTERS * (FAILURES + 3)
     assert world.lost < 0.02 * jobs
     # A tenth of some 1,000 jobs is fair; 60 are four standard deviations less.
