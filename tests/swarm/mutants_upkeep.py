@@ -106,6 +106,18 @@ def a_lost_link_is_taken_for_a_drain(patch: Patch) -> None:
     patch.setattr(FailureMemory, "leaves", leaves)
 
 
+@mutant
+def a_new_link_ends_the_time_aside(patch: Patch) -> None:
+    """And a trial begins at once, at each router."""
+    right = FailureMemory.drains
+
+    def drains(self: FailureMemory, server: Server, now: float) -> None:
+        right(self, server, now)
+        self._standings[server].until = now
+
+    patch.setattr(FailureMemory, "drains", drains)
+
+
 # -- servers that fall silent ----------------------------------------------------------------------------
 
 
