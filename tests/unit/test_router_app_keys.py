@@ -159,7 +159,13 @@ async def test_two_headers_with_different_keys_are_refused():
 async def test_aborted_clients_of_jobs_leave_no_tasks_and_each_end_counts_as_unheard():
     async with running() as router:
         servers = await router.link("slow-1")
-        before = len(all_tasks())
+        runner: Any = router.client.server.runner
+        http = runner.server
+
+        def connected() -> int:
+            return sum(connection.transport is not None for connection in http.connections)
+
+        tasks, before = len(all_tasks()), connected()
         writers = []
         for number in range(20):
             _, writer = await open_connection("127.0.0.1", router.client.port)
@@ -170,11 +176,11 @@ async def test_aborted_clients_of_jobs_leave_no_tasks_and_each_end_counts_as_unh
         dispatches = [await servers.dispatch() for _ in writers]
         for writer in writers:
             writer.transport.abort()
-        await sleep(0.01)
+        await until(lambda: connected() == before)
         for dispatch in dispatches:
             await servers.end(dispatch)
         await until(lambda: router.app.driver.counts.unheard["http"] == 20)
-        await until(lambda: len(all_tasks()) <= before)
+        await until(lambda: len(all_tasks()) <= tasks)
 
 
 async def test_a_size_beyond_the_limit_is_told_the_limit():
