@@ -102,7 +102,7 @@ class RouterCore:
             Withdraw: self.members.withdraw,
             Report: self._report,
             End: self._flights.end if memory is None else self._and_unask(self._flights.end),
-            ServerJoined: self._server_joined,
+            ServerJoined: self._and_unask(self._server_joined),  # it may come back to be set aside
             ServerDraining: self._server_draining,
             ServerLeft: self._server_left,
             ServerRated: self._server_rated,

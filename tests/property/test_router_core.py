@@ -324,7 +324,7 @@ class RouterMachine(RuleBasedStateMachine):
         truth = self.pick(data, list(self.truth))
         seen = truth.server.sent + more
         self.refuse(Report(truth.server.id, "r", 0, seen, None), RemoteProtocolError)
-        for dispatch in truth.received[:1]:
+        for dispatch in [one for one in truth.received if one.job not in self.unaccounted][:1]:
             end = self.end_of(dispatch, "served", truth)._replace(length=0, seen=seen)
             self.refuse(end, RemoteProtocolError)
 
