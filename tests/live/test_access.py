@@ -155,7 +155,7 @@ def test_strangers_get_nothing_from_a_cluster_that_is_up_and_friends_get_everyth
     assert guarded.ask(f"{router}/v1/policy")[1]["name"] == "jsq"
 
     # The command line: what is missing is told, exit code 2.
-    policy = ("policy", "random", "--routers", router.removeprefix("https://"))
+    policy = ("policy", "random", "--routers", ",".join(url.removeprefix("https://") for url in found["routers"]))
     for env, message in (
         (guarded.plain | guarded.certificates, "PUT /v1/policy: no token"),
         (guarded.plain | guarded.certificates | {TOKEN: secret[::-1]}, "PUT /v1/policy: another token"),
@@ -170,7 +170,9 @@ def test_strangers_get_nothing_from_a_cluster_that_is_up_and_friends_get_everyth
     assert guarded.shown(lab.folder, Path(lab.env["TMPDIR"])) == []
     up.send_signal(signal.SIGINT)
     out, err = up.communicate(timeout=BOUND_S)
-    assert (up.returncode, err) == (130, "") and secret not in out
+    # Between one router's switch and the next one's somebody may have looked, and said that their policies differ.
+    assert up.returncode == 130 and set(err.splitlines()) <= {"policies_differ: routers follow different policies"}
+    assert secret not in out
 
 
 def test_without_a_token_no_process_listens_to_other_machines(guarded: Guarded) -> None:
