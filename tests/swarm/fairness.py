@@ -86,6 +86,7 @@ class Fairness:
         self._passed: dict[str, float] = {}
         self._unasked: dict[str, float] = {}
         self._answers: dict[int, dict[str, int]] = {}  # by job, of those that were asked for it
+        self._unchosen: set[str] = set()
         self._most = 1
         self._name = ""
         self._rule: Due | None = None
@@ -122,6 +123,11 @@ class Fairness:
     def _by_answers(self, kind: type, event: Any, effects: list[Any]) -> None:
         """Whom to ask is drawn uniformly, whatever else is; so is the best, among those of equal answers."""
         core = self._router.core
+        gone = core.members.unchosen - self._unchosen | ({event.server.id} if kind is ServerJoined else set())
+        for answers in self._answers.values() if gone else ():
+            for id in gone:
+                answers.pop(id, None)  # when it is back, what it has answered before counts no longer
+        self._unchosen = set(core.members.unchosen)
         if kind is JobArrived:
             asked = [effect.server for effect in effects if type(effect) is Probe]
             for id in self._router.pairs if asked else ():
