@@ -13,7 +13,8 @@ class RunInvalid(HerdlessError):
     """A run that could not be made, or not finished.
 
     Args:
-        kind: One word for it: `process_died`, `port_in_use`, `not_ready`, `unreachable`, `fleet`, `not_written`.
+        kind: One word for it: `process_died`, `process_hangs`, `port_in_use`, `not_ready`, `unreachable`, `fleet`,
+            `not_written`.
         message: What happened, where, and what to do.
     """
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from router.protocol.errors import RemoteProtocolError, SettingsError
 from services.audit.log import Log, read_log, used_bytes
-from services.lab.errors import writing
+from services.lab.errors import RunInvalid, writing
 from services.scenario import Scenario
 
 IN_MEMORY = Path("/dev/shm")  # a file system without a disk, on Linux
@@ -72,10 +72,11 @@ def event_logs(scenario: Scenario, folder: Path) -> Iterator[Rings]:
     with _in_memory() if needs <= room else nullcontext(kept) as place:
         try:
             yield Rings(place, mib, grows)
-        finally:
-            for path in sorted(place.glob(f"*{ENDING}*")):
-                if path.suffix != ".gz":
-                    _keep(path, kept)
+        except BaseException:  # which matters more than what cannot be written on account of it
+            _keep_all(place, kept)
+            raise
+        if unkept := _keep_all(place, kept):
+            raise unkept[0]
 
 
 def read_logs(folder: Path) -> list[Log]:
@@ -104,6 +105,18 @@ def _jobs(scenario: Scenario) -> int:
         return int(scenario.rate_total * scenario.horizon)
     except SettingsError:  # the trace decides; nobody asks for more than it could have
         return 10_000_000
+
+
+def _keep_all(place: Path, kept: Path) -> list[RunInvalid]:
+    """Keep what can be kept; why the rest could not."""
+    unkept = []
+    for path in sorted(place.glob(f"*{ENDING}*")):
+        if path.suffix != ".gz":
+            try:
+                _keep(path, kept)
+            except RunInvalid as error:
+                unkept.append(error)
+    return unkept
 
 
 def _keep(path: Path, kept: Path) -> None:

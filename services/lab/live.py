@@ -205,12 +205,13 @@ async def _until_done(
         await timeline.run()
         return timeline.happened
 
-    done = asyncio.gather(_follow(generator, progress, began), strike())
+    following = asyncio.ensure_future(_follow(generator, progress, began))
+    striking = asyncio.ensure_future(strike())
+    done = asyncio.gather(following, striking)
     death = asyncio.ensure_future(cluster.death())
     reading = asyncio.ensure_future(scraper.read_on(every_s))
-    tasks = (done, death, reading)
     try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((done, death, reading), return_when=asyncio.FIRST_COMPLETED)
         if not done.done() and not death.done():
             # A process that cannot be read has mostly died: that is the better message.
             await asyncio.wait((death,), timeout=1.0)
@@ -221,6 +222,8 @@ async def _until_done(
         _, happened = await done
         return happened
     finally:
+        # When one of the first two fails the other one goes on, and must not start processes that nobody ends.
+        tasks = (following, striking, done, death, reading)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -234,9 +237,14 @@ async def _follow(generator: Process, progress: Progress, began: asyncio.Future[
             progress("live", line["sent"] / max(line["jobs"], 1))
         if line.get("event") == "done":
             progress("live", 1.0)
-            async with asyncio.timeout(EXIT_LIMIT_S):
-                if await generator.ended() == 0:
-                    return
+            try:
+                async with asyncio.timeout(EXIT_LIMIT_S):
+                    if await generator.ended() == 0:
+                        return
+            except TimeoutError:
+                raise RunInvalid(
+                    "process_hangs", f"the generator is done, but did not end within {EXIT_LIMIT_S:g} s: run again"
+                ) from None
     raise await generator.death()
 
 

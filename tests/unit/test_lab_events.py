@@ -12,6 +12,7 @@ from router.process.eventlog import EventLog
 from router.protocol.errors import SettingsError
 from router.protocol.eventlog import About, Kind, code
 from services.lab import events
+from services.lab.errors import RunInvalid
 from services.lab.events import event_logs, read_logs
 from services.scenario import Scenario, parse_scenario
 from services.scenarios import shipped
@@ -67,6 +68,23 @@ def test_a_run_that_fails_keeps_its_logs_too(tmp_path, memory) -> None:
     with pytest.raises(RuntimeError):
         fail()
     assert [len(log.records) for log in read_logs(tmp_path)] == [7] and list(memory.iterdir()) == []
+
+
+def test_a_log_that_cannot_be_written_hides_no_other_error_and_costs_no_other_log(tmp_path, memory) -> None:
+    def run(error: Exception | None) -> None:
+        with event_logs(scenario(), tmp_path) as rings:
+            (tmp_path / "events" / "router-1.events.gz").mkdir(exist_ok=True)
+            write(rings.options("router-1")[1], 7)
+            write(rings.options("servers-fast")[1], 7)
+            if error is not None:
+                raise error
+
+    for error, expected in ((None, RunInvalid), (RuntimeError(), RuntimeError)):
+        with pytest.raises(expected):
+            run(error)
+        kept = tmp_path / "events" / "servers-fast.events.gz"
+        assert kept.is_file() and list(memory.iterdir()) == []
+        kept.unlink()
 
 
 def test_where_there_is_no_memory_the_folder_takes_them(tmp_path, monkeypatch) -> None:
