@@ -58,6 +58,7 @@ class Acceptor:
         self._serve = serve
         self._refusals = refusals
         self._told = 0
+        self._is_short = False
         self._loop = asyncio.get_running_loop()
         self._pause: asyncio.TimerHandle | None = None
         # With its socket, until the task has begun and looks after it.
@@ -90,10 +91,13 @@ class Acceptor:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:  # no file or memory is left, and the connection still waits
-                _log.warning("cannot accept connections: %s", error.strerror)
+                if not self._is_short:
+                    _log.warning("cannot accept connections: %s", error.strerror)
+                self._is_short = True
                 self._loop.remove_reader(self._listener)
                 self._pause = self._loop.call_later(_PAUSE_S, self._resume)
                 return
+            self._is_short = False
             self._take(connection, address[0])
 
     def _take(self, connection: socket.socket, peer: str) -> None:
@@ -133,8 +137,11 @@ class Acceptor:
             self._coming.pop(task, None)
 
     def _arrive(self, task: asyncio.Task[None], transport: asyncio.Transport) -> None:
-        self._coming.pop(task, None)
-        self._serve(transport)
+        if task in self._coming:
+            del self._coming[task]
+            self._serve(transport)
+        else:  # given up in the turn before
+            transport.abort()
 
     def _tell(self, peer: str, error: ssl.SSLError) -> None:
         self._told += 1

@@ -7,6 +7,7 @@ import errno
 import logging
 import socket
 import ssl
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 import uvloop
 from aiohttp import ClientError, ClientSession, web
 
+from router.process import acceptor
 from router.process.access import Access
 from router.process.client import failure, open_session, was_cut
 from router.process.limits import Connections, HttpLimits
@@ -279,3 +281,40 @@ async def test_where_nobody_listens_nobody_has_cut() -> None:
             await session.get("http://127.0.0.1:1/health")
     assert isinstance(error.value, OSError) and error.value.errno == errno.ECONNREFUSED
     assert not was_cut(error.value) and "TLS" not in failure(error.value)
+
+
+class Short(socket.socket):
+    """A listener for whose connections no file is left, so many times."""
+
+    times = 3
+
+    def accept(self) -> Any:
+        if self.times:
+            self.times -= 1
+            raise OSError(errno.EMFILE, "Too many open files")
+        return super().accept()
+
+
+@LOOPS
+def test_where_files_run_out_it_is_told_once_and_tried_again(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, loop: Loop
+) -> None:
+    monkeypatch.setattr(acceptor, "_PAUSE_S", 0.01)
+
+    async def story() -> None:
+        served: list[asyncio.Transport] = []
+        with Short() as listener, ExitStack() as stack:
+            listener.bind(("127.0.0.1", 0))
+            listener.listen()
+            taking = acceptor.Acceptor(
+                listener, None, handshake_limit_s=1.0, close_limit_s=1.0, is_full=lambda: False, serve=served.append,
+                refusals=Counter(),
+            )  # fmt: skip
+            stack.enter_context(socket.create_connection(listener.getsockname()))
+            await until(lambda: len(served) == 1)
+            taking.close()
+            served[0].abort()
+
+    with caplog.at_level(logging.WARNING), asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(story())
+    assert caplog.messages == ["cannot accept connections: Too many open files"]
