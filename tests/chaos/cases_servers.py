@@ -46,6 +46,14 @@ async def server_killed_with_retries(stage: Stage) -> None:
     await stage.until_well()
     first = len(stage.load.jobs)
     await asyncio.sleep(WHILE_S)
+    servers = {server["id"] for server in (await stage.get(B, "/v1/servers"))["servers"]}
+
+    async def has_jobs() -> bool:
+        known = [await stage.get(router, "/v1/servers") for router in ROUTERS]
+        return any(each["outstanding"] for answer in known for each in answer["servers"] if each["id"] in servers)
+
+    stage.running.hang(B)  # else it may have ended its last job when it is killed
+    await stage.until(has_jobs, SLACK_S, "jobs at the process that is to be killed")
     await stage.running.kill(B)
     await asyncio.sleep(2 * WHILE_S)
     last = len(stage.load.jobs)
