@@ -61,7 +61,7 @@ async def router_stopped(stage: Stage) -> None:
 
 
 @case("SIGTERM of a router under load: it drains and ends; a new one takes its place",
-      recovers_s=RELINK_S, loses="draining no_router no_server")  # fmt: skip
+      recovers_s=RELINK_S, loses="draining link_lost no_router no_server")  # fmt: skip
 async def router_drained(stage: Stage) -> None:
     long = [stage.load.send(R1, 10.0) for _ in range(5)]
     await asyncio.sleep(0.2)

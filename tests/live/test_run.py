@@ -97,7 +97,8 @@ def test_a_server_that_is_ten_percent_slow_differs(lab):
         assert code == 2 and 'the policy in force is {\\"name\\": \\"random\\"}' in out
         code, report = lab.run_valid("run", "busy.toml", "--false-alarms", "1e-6", *attached)
     assert code == 1 and report["verdict"] == "differ"
-    assert report["quantities"]["block_probability"]["verdict"] == "differ"
+    # Of 4,000 jobs of the same sizes each takes 10% longer; of blocking, 0.16 for 0.12, so few jobs tell less surely.
+    assert report["quantities"]["sojourn_mean"]["verdict"] == "differ"
     assert all(check["holds"] for check in report["identities"])
 
 
