@@ -182,7 +182,7 @@ class Timeline:
         return any(await asyncio.gather(*(self._tell(server, fault) for server in servers)))
 
     async def _tell(self, server: str, fault: Fault) -> bool:
-        """Tell a server how to misbehave; False: it does already, or is dead or stands still and cannot be told."""
+        """Tell a server how to misbehave; False: it does already, or is dead, ends, stands still: it cannot be told."""
         before = self._disturbed.get(server, Disturbed())
         match fault.kind:
             case "slow":
@@ -204,9 +204,10 @@ class Timeline:
             async with self._session.put(url, json=how._asdict()) as response:
                 response.raise_for_status()
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            if self._running.is_up(name):
-                raise RunInvalid("unreachable", f"{url}: {type(error).__name__}: does {name} still run?") from None
-            return False
+            # One that was asked to end closes its port while it still runs.
+            if self._running.was_asked(self._running[name]) or not self._running.is_up(name):
+                return False
+            raise RunInvalid("unreachable", f"{url}: {type(error).__name__}: does {name} still run?") from None
         self._disturbed[server] = how
         return True
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -58,6 +58,7 @@ class FakeRunning:
         self.hanging = asyncio.Event()
         self.resuming = asyncio.Event()
         self.broken = False
+        self.drained: Callable[[], object] = lambda: None
 
     def __getitem__(self, name: str) -> FakeChild:
         return self.children[name]
@@ -88,6 +89,7 @@ class FakeRunning:
     def drain(self, name: str) -> None:
         self.done.append(f"drain {name}")
         self.asked.append(self.children[name])
+        self.drained()
 
     def hang(self, name: str) -> None:
         self.done.append(f"hang {name}")
@@ -228,6 +230,21 @@ async def test_servers_misbehave_and_are_mended_at_the_end(ground: Ground) -> No
         "slow-3": [well | {"failing": True}, well],
         "slow-4": [well | {"failing": True}, well],
     }
+
+
+async def test_one_that_ends_closes_its_port_first_and_cannot_be_told(ground: Ground) -> None:
+    name, url = "servers-slow-1", ground.running.urls["servers-slow-1"]
+    closed = f"http://127.0.0.1:1/{name}"
+    ground.running.drained = lambda: ground.running.urls.update({name: closed})
+    slow = fault(1, "slow", target=name, factor=3)
+    found = await ground.run(slow + fault(10, "drain", target=name))
+    assert what(found) == [f"slow {name} by 3", f"drain {name}"]
+    assert {server for server, _ in ground.told} == {"slow-1", "slow-2"} and len(ground.told) == 2
+
+    ground.running = FakeRunning(url.rpartition("/")[0])
+    ground.running.urls[name] = closed
+    with pytest.raises(RunInvalid, match=f"slow-1.*does {name} still run"):  # nobody has asked it to end
+        await ground.run(slow)
 
 
 async def test_what_stands_still_goes_on_at_the_end_and_is_not_told_before(ground: Ground) -> None:
