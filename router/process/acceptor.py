@@ -127,7 +127,7 @@ class Acceptor:
             await self._loop.connect_accepted_socket(
                 partial(_Accepted, partial(self._arrive, task)),
                 connection,
-                **limits,  # type: ignore[arg-type]
+                **limits,  # type: ignore[arg-type]  # options of different types, by name
             )
         except OSError as error:
             self._refusals["tls"] += self._tls is not None

@@ -150,4 +150,5 @@ async def links(our: Cluster, servers: Process) -> tuple[float, float]:
     """Links that came up at a server process, and those of them that are down again."""
     async with our.session.get(f"{servers.url}/metrics") as response:
         lines = dict(line.rsplit(" ", 1) for line in (await response.text()).splitlines() if line[0] != "#")
-    return tuple(float(lines[f"herdless_server_link_{what}_total"]) for what in ("ups", "losses"))  # type: ignore[return-value]
+    ups, losses = (float(lines[f"herdless_server_link_{what}_total"]) for what in ("ups", "losses"))
+    return ups, losses

@@ -15,7 +15,7 @@ from tests.swarm.mutant import Patch, mutant
 
 def _other(patch: Patch, kind: type, name: str, change: Any) -> None:
     """Change a number that is set when a part is made."""
-    right: Any = kind.__init__  # type: ignore[misc]
+    right: Any = kind.__init__  # type: ignore[misc]  # of a type known only when it runs
 
     def init(self: Any, *arguments: Any, **more: Any) -> None:
         right(self, *arguments, **more)

@@ -79,7 +79,8 @@ class Striking:
 def following(generator: Generator, timeline: Striking, monkeypatch: pytest.MonkeyPatch) -> asyncio.Task[Any]:
     monkeypatch.setattr(live, "Timeline", lambda *_: timeline)
     nothing: Any = Nothing()
-    return asyncio.create_task(live._until_done(generator, nothing, nothing, SCENARIO, lambda *_: None))  # type: ignore[arg-type]
+    like_one: Any = generator
+    return asyncio.create_task(live._until_done(like_one, nothing, nothing, SCENARIO, lambda *_: None))
 
 
 async def test_when_the_generator_dies_nothing_strikes_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
