@@ -8,6 +8,7 @@ from collections import Counter
 
 import numpy as np
 
+from router.protocol.errors import RemoteProtocolError
 from router.protocol.messages import OUTCOMES
 from router.protocol.stream import Answer
 from services.loadgen.client.result import Generation
@@ -66,8 +67,14 @@ class Ledger:
         self.sent += 1
 
     def ends(self, answer: Answer, now: float) -> None:
-        """The job has come back."""
+        """The job has come back.
+
+        Raises:
+            RemoteProtocolError: There is no such job.
+        """
         row = answer[0]
+        if not 0 <= row < len(self._outcome):
+            raise RemoteProtocolError(f"the end of job {row}, expected that of one of {len(self._outcome)}, from 0")
         if self._outcome[row] >= 0:
             self.doubled += 1
             if len(self.twice) < MOST_TWICE:

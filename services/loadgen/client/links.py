@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Protocol
 
 import aiohttp
@@ -29,6 +29,8 @@ GREETING_LIMIT_S = 5.0
 MOST_OPEN = 1_000_000
 """Jobs under way by one stream: a router that falls behind leaves what it is sent unread."""
 
+_log = logging.getLogger(__name__)
+
 
 class Book(Protocol):
     """Where the ends of jobs are booked.
@@ -43,7 +45,11 @@ class Book(Protocol):
     delays: int
 
     def ends(self, answer: Answer, now: float) -> None:
-        """The job has come back."""
+        """The job has come back.
+
+        Raises:
+            RemoteProtocolError: There can be no such job.
+        """
 
 
 class RouterLink(ABC):
@@ -92,7 +98,12 @@ class StreamLink(RouterLink):
         try:
             async with asyncio.timeout(GREETING_LIMIT_S):
                 ws = await dial(session, f"{url}/v1/stream?boot={boot}", heartbeat_s=heartbeat_s)
-                greeting = decode_greeting(await ws.receive_bytes())
+                outbox: Outbox[Request] = Outbox(ws, lambda batch: encode(batch, time.monotonic()))
+                try:
+                    greeting = decode_greeting(await ws.receive_bytes())
+                except BaseException as error:  # nobody else knows of this stream, whatever ends the waiting
+                    await outbox.close(reason=str(error))
+                    raise
         except (aiohttp.ClientError, OSError, TypeError, TimeoutError, RemoteProtocolError) as error:
             why = f"router {url}: no stream of jobs there ({failure(error)})"
             if is_refusal(error):
@@ -100,13 +111,20 @@ class StreamLink(RouterLink):
                     f"{why}: it has another token, or another authority signs its certificate"
                 ) from None
             raise TransportError(f"{why}; is a router listening?") from None
-        return cls(url, ledger, ws, greeting.boot == boot)
+        return cls(url, ledger, ws, outbox, greeting.boot == boot)
 
-    def __init__(self, url: str, ledger: Book, ws: aiohttp.ClientWebSocketResponse, one_clock: bool) -> None:
+    def __init__(
+        self,
+        url: str,
+        ledger: Book,
+        ws: aiohttp.ClientWebSocketResponse,
+        outbox: Outbox[Request],
+        one_clock: bool,
+    ) -> None:
         super().__init__(url, ledger)
         self._ws = ws
         self._one_clock = one_clock
-        self._outbox: Outbox[Request] = Outbox(ws, lambda batch: encode(batch, time.monotonic()))
+        self._outbox = outbox
         self._reader = asyncio.create_task(self._read())
         ledger.one_clock = ledger.one_clock and one_clock
 
@@ -134,8 +152,7 @@ class StreamLink(RouterLink):
         """Send what waits, say goodbye, and book what has no end as lost."""
         await self._outbox.close()
         self._reader.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._reader
+        await asyncio.wait([self._reader])
         self._lose()
 
     async def _read(self) -> None:
@@ -154,6 +171,9 @@ class StreamLink(RouterLink):
                     ledger.ends(answer, now)
         except RemoteProtocolError as error:
             self._outbox.cut(str(error), aiohttp.WSCloseCode.PROTOCOL_ERROR)
+        except Exception as error:
+            _log.exception("the stream of router %s could not be read", self.url)
+            self._outbox.cut(f"cannot read: {error!r}", aiohttp.WSCloseCode.INTERNAL_ERROR)
         finally:
             self._lose()
 
