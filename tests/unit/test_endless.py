@@ -19,6 +19,7 @@ from server.app.discovery import Target
 from services.loadgen.client.book import RunningBook
 from services.loadgen.client.endless import CHUNK_S, LOWEST_RATE, Endless, Schedule
 from services.loadgen.client.endless_process import LoadWeb
+from services.loadgen.client.links import failed
 from services.loadgen.workload import draw_workload
 from services.scenario import Scenario, parse_scenario
 
@@ -116,7 +117,7 @@ def test_each_job_is_counted_once() -> None:
     book.ends(answer(first), 10.2)
     book.ends(answer(second, "failed", "some_new_reason"), 10.2)
     assert (book.sent, book.under_way, book.doubled) == (3, 1, 1)
-    book.fails(third, "no_router", 10.3)
+    book.ends(failed(third, "no_router"), 10.3)
     assert (
         book.counts["served", ""] == book.counts["failed", "some_new_reason"] == book.counts["failed", "no_router"] == 1
     )

@@ -25,6 +25,7 @@ from server.events import PatienceEnded, ReportDue, ServiceEnded, Work, is_void
 from server.session import Session
 from services.loadgen.client import book as book_module
 from services.loadgen.client.book import MOST_POLICIES, RunningBook
+from services.loadgen.client.links import failed
 from services.scenario import parse_scenario
 from services.scenarios import shipped
 from services.simulator.run import simulate
@@ -272,7 +273,7 @@ def test_ends_and_policies_that_routers_make_up_are_counted_together():
         job = book.sends(0.0, 0.0)
         served = Answer(job, "served", "", "slow-1", "slow", f"policy-{number}", 0.0, 0.0, 0.1, False, False)
         book.ends(served, 0.1)
-        book.fails(book.sends(0.0, 0.0), f"reason {number}", 0.0)
+        book.ends(failed(book.sends(0.0, 0.0), f"reason {number}"), 0.0)
     assert len(book.sojourn_units) == MOST_POLICIES + 1
     assert len(book.counts) == book_module.MOST_ENDS + 1
     assert sum(book.counts.values()) == 6 * MOST_POLICIES

@@ -78,7 +78,3 @@ class RunningBook:
             if histogram is None:
                 histogram = self.sojourn_units[policy] = Histogram(1.0)
             histogram.observe((now - due_s) / self._time_unit_s)
-
-    def fails(self, job: int, reason: str, now: float) -> None:
-        """The job went nowhere."""
-        self.ends(Answer(job, "failed", reason, "", "", "", 0.0, 0.0, 0.0, False, False), now)

@@ -14,7 +14,6 @@ from router.protocol.stream import Request
 from services.loadgen.client.links import Book, RouterLink, StreamLink, failed
 
 PAUSE_S = 0.1
-CONNECT_LIMIT_S = 5.0
 
 
 class MendedStream(RouterLink):
@@ -65,7 +64,6 @@ class MendedStream(RouterLink):
         while True:
             await self._link.lost()
             await self._link.close()
-            with suppress(HerdlessError, TimeoutError):
-                async with asyncio.timeout(CONNECT_LIMIT_S):
-                    self._link = await StreamLink.connect(self._session, self.url, self.ledger, self._boot)
+            with suppress(HerdlessError):
+                self._link = await StreamLink.connect(self._session, self.url, self.ledger, self._boot)
             await asyncio.sleep(PAUSE_S)
