@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from router.protocol.errors import HerdlessError
 from services.console.fleet import Fleet
 from services.console.journal import Journal, fleet_changes, number_in, policy_changes, router_changes
 from services.console.places import Asks, Places, ask_all
@@ -66,11 +65,12 @@ class Collector:
         self._rate: float | None = None
         self._models = models_json(None, asked=False)
         self._modelled: tuple[bool, Solution | None] = (False, None)
+        self._problem = ""
         self._losses: dict[str, float] = {}
 
     async def run(self) -> None:
         """Look until cancelled."""
-        models = asyncio.create_task(self._ask_models())
+        models = asyncio.create_task(self._watch.run())
         try:
             look = 0
             due = time.monotonic()
@@ -92,8 +92,8 @@ class Collector:
             await self._see_fleet()
             if counters:
                 await self._see_counters()
-        except (HerdlessError, KeyError, TypeError, ValueError, AttributeError) as error:
-            # Something answers there, but not as one of ours: the page goes on with what it has.
+        except Exception as error:
+            # Something answers there, but not as one of ours: whatever it says, the page goes on with what it has.
             _log.warning("an answer that is not understood: %r", error)
 
     def hello(self) -> dict[str, Any]:
@@ -131,7 +131,8 @@ class Collector:
         tables = list(policies.values())
         policy = tables[0] if tables and all(table == tables[0] for table in tables) else None
         load = await self._see_load()
-        if (policy != self._policy and policy is not None) or (load or {}).get("rate_total") != self._rate:
+        rate = load["rate_total"] if load else self._rate  # a generator that does not answer has not changed it
+        if (policy != self._policy and policy is not None) or rate != self._rate:
             self._window.clear()
         self.journal.add_all(policy_changes(self._policy, policy))
         self._policy = policy or self._policy
@@ -166,7 +167,10 @@ class Collector:
 
         Rule: the limits of `herdless run`, but for that of delays, which only a run knows message by message.
         """
-        by_name = {self._routers.get(url) or self.name_of(url): cores for url, cores in cpu.items()}
+        by_name: dict[str, float] = {}
+        for url, cores in cpu.items():
+            name = self._routers.get(url) or self.name_of(url)  # which two may share: that of their pool
+            by_name[name] = max(cores, by_name.get(name, 0.0))
         return invalidities(self._window.lateness_p99_units(), 0.0, by_name, 0)
 
     async def _see_routers(self, urls: list[str]) -> None:
@@ -203,24 +207,13 @@ class Collector:
                 self.journal.add("lost", f"{self.name_of(url)} lost {links}")
         self._losses = now
 
-    # -- models -------------------------------------------------------------------------------
-
-    async def _ask_models(self) -> None:
-        """Keep asking the models; one that fails is told, once, and asked again."""
-        told = ""
-        while True:
-            try:
-                await self._watch.run()
-            except Exception as error:
-                if (why := str(error) or type(error).__name__) != told:
-                    _log.warning("a model failed", exc_info=error)
-                    self.journal.add("problem", f"the models cannot say: {why}")
-                told = why
-                await asyncio.sleep(5.0)
-
     def _see_models(self) -> None:
-        """Show predictions only for what is in force."""
+        """Show predictions only for what is in force; a model that fails is told, once."""
         watch = self._watch
+        if watch.problem != self._problem:
+            self._problem = watch.problem
+            if watch.problem:
+                self.journal.add("problem", f"the models cannot say: {watch.problem}")
         fits = watch.looked and (self._policy is None or watch.scenario.policy == self._policy)
         modelled = (fits, watch.solution if fits else None)
         if modelled != self._modelled:

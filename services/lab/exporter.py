@@ -37,7 +37,7 @@ SOLVES = Metric("herdless_model_solves_total", "Situations that models were aske
 SOLVE_SECONDS = Metric("herdless_model_solve_seconds", "What the last answer took", "gauge")
 FAILURES = Metric(
     "herdless_model_failures_total",
-    "Looks at the cluster that failed, by what was seen: unreachable, no one policy, or not a scenario",
+    "Looks at the cluster that failed, by what was seen: unreachable, no one policy, not a scenario, or a model failed",
     "counter",
     ("cause",),
 )

@@ -21,7 +21,7 @@ from services.solver import Solution, predict
 
 LOOK_EVERY_S = 2.0
 LIMIT_S = 5.0
-CAUSES = ("unreachable", "policies_differ", "scenario")
+CAUSES = ("unreachable", "policies_differ", "scenario", "model")
 """Why a look may fail."""
 
 _log = logging.getLogger(__name__)
@@ -31,8 +31,8 @@ class Watch:
     """Looks at a cluster again and again, and asks the models whenever it has changed.
 
     Rule: the policy is the one in force at all routers that answer, at least one; the servers are those that the first
-    of them knows and that take jobs; the arrival rate is the sum of what the generators have been asked for (exact,
-    while a measured rate would make the models' values flicker), and the scenario's where no generator answers. The
+    of them knows and that take jobs; the arrival rate is the sum of what the generators that answer have been asked for
+    (exact, while a measured rate would make the models' values flicker), and the scenario's where none answers. The
     jobs of a router that does not answer reach no server: its share is taken off the rate.
 
     Args:
@@ -43,7 +43,7 @@ class Watch:
 
     Attributes:
         scenario: The situation that was seen last. `solution`: what is predicted of it; `None`: nothing.
-        looked: Whether the last look succeeded.
+        looked: Whether the last look succeeded. `problem`: why the last model that was asked failed; empty: it did not.
         solves: Situations so far. `solve_s`: what the last one took.
         failures: Looks that failed, by cause.
     """
@@ -52,6 +52,7 @@ class Watch:
         self.scenario = scenario
         self.solution: Solution | None = None
         self.looked = False
+        self.problem = ""
         self.solves = 0
         self.solve_s = 0.0
         self.failures = dict.fromkeys(CAUSES, 0)
@@ -68,25 +69,33 @@ class Watch:
     async def _look(self, session: aiohttp.ClientSession) -> None:
         try:
             seen = await self._see(session)
-        except (aiohttp.ClientError, OSError, TimeoutError, ValueError, KeyError, TypeError) as error:
-            self._fail("unreachable", error)
-        except HerdlessError as error:
-            self._fail("scenario" if isinstance(error, SettingsError) else "unreachable", error)
+        except SettingsError as error:
+            self._fail("scenario", error)
+        except Exception as error:  # whatever it is that answers there: nothing that it says ends the watch
+            self._fail("unreachable", str(error) or repr(error))
         else:
             if seen is None:
                 self._fail("policies_differ", "routers follow different policies")
             elif seen != self.scenario or not self.looked:
-                started = time.perf_counter()
-                # In a thread: a mean field may take seconds, in which the metrics are still to be answered.
-                # Of a pause nothing is predicted.
-                solution = None if seen.arrivals.rate_total == 0.0 else await asyncio.to_thread(predict, seen)
-                self.scenario, self.solution, self.looked = seen, solution, True
-                self.solves += 1
-                self.solve_s = time.perf_counter() - started
+                await self._ask(seen)
 
-    def _fail(self, cause: str, why: object) -> None:
+    async def _ask(self, seen: Scenario) -> None:
+        started = time.perf_counter()
+        try:
+            # In a thread: a mean field may take seconds, in which the metrics are still to be answered.
+            # Of a pause nothing is predicted.
+            solution = None if seen.arrivals.rate_total == 0.0 else await asyncio.to_thread(predict, seen)
+        except Exception as error:  # a mistake of ours, which another situation may not meet
+            self.problem = str(error) or repr(error)
+            self._fail("model", self.problem, error)
+        else:
+            self.scenario, self.solution, self.looked, self.problem = seen, solution, True, ""
+            self.solves += 1
+            self.solve_s = time.perf_counter() - started
+
+    def _fail(self, cause: str, why: object, mistake: Exception | None = None) -> None:
         if self.looked or not self.failures[cause]:
-            _log.warning("%s: %s", cause, why)
+            _log.warning("%s: %s", cause, why, exc_info=mistake)
         self.failures[cause] += 1
         self.solution, self.looked = None, False
 
@@ -102,7 +111,7 @@ class Watch:
             return None
         there = (await _get(session, f"{listed[first]}/v1/servers"))["servers"]
         scenario = self._planned
-        update: dict[str, Any] = {"pools": _pools(scenario, there) or scenario.pools}
+        update: dict[str, Any] = {"pools": _pools(scenario, there)}
         shares = scenario.routers.shares if scenario.routers.count == len(listed) else [1.0] * len(listed)
         reached = [shares[place] for place in policies]
         if reached != scenario.routers.shares:
@@ -120,10 +129,11 @@ class Watch:
     async def _rate(self, session: aiohttp.ClientSession) -> float | None:
         if not self._load:
             return None
-        with suppress(HerdlessError, aiohttp.ClientError, OSError, TimeoutError):
+        with suppress(HerdlessError):
             urls = await addresses(self._load)
-            answers = await asyncio.gather(*(_get(session, f"{url}/v1/load") for url in urls))
-            return sum(float(answer["rate_total"]) for answer in answers)
+            answers = await asyncio.gather(*(_get(session, f"{url}/v1/load") for url in urls), return_exceptions=True)
+            rates = [float(answer["rate_total"]) for answer in answers if not isinstance(answer, BaseException)]
+            return sum(rates) if rates else None
         return None
 
 
@@ -149,11 +159,17 @@ def _routers(shares: list[float]) -> Routers:
 
 
 def _pools(scenario: Scenario, there: Sequence[Mapping[str, Any]]) -> list[Pool]:
-    """The pools that have servers which take jobs: those of the scenario first, in its order."""
+    """The pools that have servers which take jobs: those of the scenario first, in its order.
+
+    Raises:
+        SettingsError: There is no such server, of which no model says anything.
+    """
     found: dict[str, list[Mapping[str, Any]]] = {pool.name: [] for pool in scenario.pools}
     for entry in there:
         if entry["state"] == "live":
             found.setdefault(str(entry["pool"]), []).append(entry)
+    if not any(found.values()):
+        raise SettingsError("no server takes jobs: nothing is predicted until one does")
     return [
         Pool(name=name, servers=len(servers), rate=float(servers[0]["rate"]), slots=int(servers[0]["slots"]),
              capacity=float(servers[0]["capacity"]))

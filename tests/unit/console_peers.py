@@ -47,7 +47,7 @@ class Cluster:
     Attributes:
         up: URLs of the processes that answer.
         asked: URLs that were asked, in order. `sent`: what was sent to be changed.
-        jobs: How many were sent. `late`: how many of them after their instant.
+        jobs: How many were sent. `late`: how many of them after their instant. `links_up`: of each server process.
         killed, added: What an owner of it was asked for.
     """
 
@@ -62,6 +62,7 @@ class Cluster:
         self.rate = 3.5
         self.jobs = 0
         self.late = 0
+        self.links_up = "2"
         self.refusal: tuple[int, Any] | None = None
         self.lengths = {f"slow-{n}": 0 for n in (10, 9, 1)} | {"fast-1": 0, "fast-2": 0}
 
@@ -94,7 +95,10 @@ class Cluster:
             return None
         if base == LOAD:
             return load_text(self.jobs, self.late)
-        return router_text(str(self.policy["name"]), self.jobs) if base in ROUTERS else server_text(self.name(base))
+        return router_text(str(self.policy["name"]), self.jobs) if base in ROUTERS else self._server_text(base)
+
+    def _server_text(self, base: str) -> str:
+        return server_text(self.name(base)).replace("links_up 2", f"links_up {self.links_up}")
 
     async def send(self, method: str, url: str, body: Any) -> tuple[int, Any]:
         self.sent.append((method, url, body))

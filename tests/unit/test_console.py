@@ -15,7 +15,18 @@ from services.console.status import KEPT_POINTS, History, models_json
 from services.console.viewers import MOST_VIEWERS, MOST_WAITING, Viewers
 from services.console.window import Reading, Window, quantile
 from services.solver import predict
-from tests.unit.console_peers import ROUTERS, SERVERS, Cluster, collector, router_text, server_text, small, told, watch
+from tests.unit.console_peers import (
+    LOAD,
+    ROUTERS,
+    SERVERS,
+    Cluster,
+    collector,
+    router_text,
+    server_text,
+    small,
+    told,
+    watch,
+)
 
 
 def reading(at_s: float, jobs: int, pulls: int = 0, busy_s: float = 0.0) -> Reading:
@@ -140,6 +151,31 @@ async def test_a_switch_is_noted_and_starts_a_new_window() -> None:
     assert looking.journal.entries[-1].text == "policy pull → random"
 
 
+async def test_a_change_of_load_starts_a_new_window_and_a_generator_that_is_silent_does_not() -> None:
+    cluster = Cluster()
+    looking = collector(cluster)
+    for cluster.jobs in (100, 200):
+        await looking.look(counters=True)
+    cluster.up.remove(LOAD)
+    for cluster.jobs in (300, 400):
+        await looking.look(counters=True)
+        assert looking.status["load"] is None
+        assert looking.status["values"]["jobs_per_s"] > 0.0
+    cluster.up.add(LOAD)
+    await looking.look(counters=True)
+    assert looking.status["values"]["jobs_per_s"] > 0.0  # it sends what it sent before
+    cluster.rate = 5.6
+    await looking.look(counters=True)
+    assert looking.status["values"] == {}
+
+
+async def test_of_processes_with_the_same_name_the_busiest_is_doubted() -> None:
+    looking = collector(Cluster())
+    looking._routers = dict.fromkeys(ROUTERS, "router")
+    (doubt,) = looking._doubts(dict(zip(ROUTERS, (1.0, 0.1), strict=True)))
+    assert doubt.startswith("router used 1")
+
+
 async def test_a_change_of_load_and_a_pause_are_noted_and_the_load_before_is_kept() -> None:
     cluster = Cluster()
     looking = collector(cluster)
@@ -193,6 +229,10 @@ async def test_a_strange_answer_does_not_end_the_looking(caplog: pytest.LogCaptu
     cluster.policy = {"name": "pull"}
     await looking.look(counters=True)
     assert looking.status["policy"] == {"name": "pull"}
+    caplog.clear()
+    cluster.links_up = "+Inf"  # a number that is none of links
+    await looking.look(counters=True)
+    assert "not understood" in caplog.text
 
 
 async def test_predictions_are_shown_only_for_what_is_in_force() -> None:
@@ -208,6 +248,16 @@ async def test_predictions_are_shown_only_for_what_is_in_force() -> None:
     cluster.policy = {"name": "jsq"}
     await looking.look(counters=True)
     assert looking.hello()["models"] == {"asked": False, "values": {}}
+
+
+async def test_a_model_that_fails_is_told_once() -> None:
+    cluster, watching = Cluster(), watch()
+    cluster.policy = watching.scenario.policy
+    looking = collector(cluster, watching)
+    for watching.problem in ("", "two of these", "two of these", "", "two of these"):
+        await looking.look(counters=True)
+    told = [entry.text for entry in looking.journal.entries if entry.kind == "problem"]
+    assert told == ["the models cannot say: two of these"] * 2
 
 
 async def test_looking_costs_the_cluster_the_same_however_many_look_on() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -37,12 +37,17 @@ def scenario() -> Scenario:
 
 
 class FakeCluster:
-    """A router and a generator in one, which say what the test tells them to."""
+    """A router and a generator in one, which say what the test tells them to.
+
+    Attributes:
+        strange: What is answered instead of the servers, if anything.
+    """
 
     def __init__(self, servers: int = 10, policy: str = "random", rate_total: float = 5.0) -> None:
         self.servers = servers
         self.policy = policy
         self.rate_total = rate_total
+        self.strange = ""
         app = web.Application()
         app.add_routes([web.get("/v1/policy", self._policy), web.get("/v1/servers", self._servers),
                         web.get("/v1/load", self._load)])  # fmt: skip
@@ -52,6 +57,8 @@ class FakeCluster:
         return web.json_response({"name": self.policy})
 
     async def _servers(self, _: web.Request) -> web.Response:
+        if self.strange:
+            return web.Response(text=self.strange, content_type="application/json")
         states = ["live"] * self.servers + ["draining"]
         return web.json_response({"servers": [
             {"id": f"queue-x-{n}", "pool": "queue", "rate": 1.0, "slots": 1, "capacity": "inf", "state": state}
@@ -67,17 +74,24 @@ class FakeCluster:
 
 
 @asynccontextmanager
-async def watching(*routers: FakeCluster, load: bool = True) -> AsyncIterator[tuple[Watch, TestClient[Any, Any]]]:
-    for router in routers:
-        await router.server.start_server()
-    addresses = ",".join(router.address for router in routers)
-    watch = Watch(scenario(), addresses, routers[0].address if load else "", look_every_s=0.01)
+async def watching(
+    *routers: FakeCluster, load: Sequence[FakeCluster] | None = None
+) -> AsyncIterator[tuple[Watch, TestClient[Any, Any]]]:
+    """An exporter of these routers; `load`: its generators, the first router where nothing is said."""
+    generators = routers[:1] if load is None else load
+    for each in {*routers, *generators}:
+        await each.server.start_server()
+    watch = Watch(scenario(), addresses(routers), addresses(generators), look_every_s=0.01)
     try:
         async with TestClient(TestServer(make_application(watch))) as client:
             yield watch, client
     finally:
-        for router in routers:
-            await router.server.close()
+        for each in {*routers, *generators}:
+            await each.server.close()
+
+
+def addresses(processes: Sequence[FakeCluster]) -> str:
+    return ",".join(process.address for process in processes)
 
 
 async def shown(client: TestClient[Any, Any]) -> dict[tuple[str, str], float]:
@@ -114,7 +128,7 @@ async def test_the_models_follow_load_and_size() -> None:
 
 async def test_without_a_generator_that_tells_the_planned_rate_holds_whatever_servers_there_are() -> None:
     cluster = FakeCluster(servers=20)
-    async with watching(cluster, load=False) as (_, client):
+    async with watching(cluster, load=[]) as (_, client):
         await until(client, "sojourn_mean", 1 / 0.75)  # 5 jobs a time unit, planned for 10 servers: load 0.25
 
 
@@ -147,6 +161,59 @@ async def test_nothing_is_predicted_of_a_cluster_that_does_not_answer() -> None:
         await cluster.server.close()
         await until(client, "sojourn_mean", None)
         assert watch.failures["unreachable"] > 0
+
+
+async def test_a_model_that_fails_does_not_end_the_watch(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(_: Scenario) -> Solution:
+        raise TypeError("two of these")
+
+    cluster = FakeCluster()
+    async with watching(cluster) as (watch, client):
+        await until(client, "sojourn_mean", 2.0)
+        with monkeypatch.context() as broken:
+            broken.setattr("services.lab.watch.predict", fails)
+            cluster.rate_total = 8.0
+            await until(client, "sojourn_mean", None)
+            assert (await client.get("/ready")).status == 503
+            assert watch.failures["model"] > 0 and watch.problem == "two of these"
+            assert "model: two of these" in caplog.text and "TypeError" in caplog.text
+        await until(client, "sojourn_mean", 5.0)
+        assert watch.problem == ""
+
+
+@pytest.mark.parametrize("strange", ["[" * 100_000, '{"servers": 3}', '{"servers": [{"state": "live", "pool": "queue",'
+                         ' "rate": 1, "slots": 1e999}]}'], ids=["deep", "another", "endless"])  # fmt: skip
+async def test_a_strange_answer_does_not_end_the_watch(strange: str) -> None:
+    cluster = FakeCluster()
+    async with watching(cluster) as (watch, client):
+        await until(client, "sojourn_mean", 2.0)
+        cluster.strange = strange
+        await until(client, "sojourn_mean", None)
+        assert watch.failures["unreachable"] > 0
+        cluster.strange = ""
+        await until(client, "sojourn_mean", 2.0)
+
+
+async def test_nothing_is_predicted_of_a_cluster_where_no_server_takes_jobs() -> None:
+    cluster = FakeCluster()
+    async with watching(cluster) as (watch, client):
+        await until(client, "sojourn_mean", 2.0)
+        cluster.servers = 0
+        await until(client, "sojourn_mean", None)
+        assert watch.failures["scenario"] > 0
+        assert (await client.get("/ready")).status == 503
+
+
+async def test_of_several_generators_those_that_answer_count() -> None:
+    cluster, one, other = FakeCluster(), FakeCluster(rate_total=1.0), FakeCluster(rate_total=3.0)
+    async with watching(cluster, load=[one, other]) as (_, client):
+        await until(client, "sojourn_mean", 1 / 0.6)  # load 0.4
+        await other.server.close()
+        await until(client, "sojourn_mean", 1 / 0.9)  # load 0.1
+        await one.server.close()
+        await until(client, "sojourn_mean", 2.0)  # as planned, 0.5
 
 
 def test_values_are_labelled_by_pool_and_place() -> None:
