@@ -31,7 +31,7 @@ class Acceptor:
     who mean it are through in no time; or else the new one.
 
     Args:
-        listener: The socket that listens.
+        listener: The socket that listens; it is closed with this.
         tls: The certificate of this process, and whom it lets in; `None`: without TLS.
         handshake_limit_s: The longest that a handshake may take.
         close_limit_s: The longest that a peer by TLS may take to read what was sent to it, and to say goodbye.
@@ -71,10 +71,14 @@ class Acceptor:
         return len(self._coming)
 
     def close(self) -> None:
-        """Accept no more, and give up those that are not served yet."""
+        """Accept no more, and give up those that are not served yet.
+
+        Who connects from now on is refused, instead of waiting in the queue of the operating system for nobody.
+        """
         if self._pause is not None:
             self._pause.cancel()
         self._loop.remove_reader(self._listener)
+        self._listener.close()
         while self._give_up_oldest():
             pass
 

@@ -9,7 +9,7 @@ import socket
 import ssl
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import pytest
 import uvloop
 from aiohttp import ClientError, ClientSession, web
 
-from router.process import acceptor
+from router.process import acceptor, limits
 from router.process.access import Access
 from router.process.client import failure, open_session, was_cut
 from router.process.limits import Connections, HttpLimits
@@ -45,11 +45,14 @@ class Site:
 
     Attributes:
         connections: Its connections. `port`: where it listens.
+        asked: Requests for `/slow`, which is answered when `answer` is set.
     """
 
     def __init__(self, connections: Connections, port: int, scheme: str) -> None:
         self.connections = connections
         self.port = port
+        self.asked = 0
+        self.answer = asyncio.Event()
         self.url = f"{scheme}://127.0.0.1:{port}"
 
     def connect(self, stack: ExitStack) -> socket.socket:
@@ -67,16 +70,22 @@ class Site:
 
 
 @asynccontextmanager
-async def listening(tls: Tls, **limits: Any) -> AsyncIterator[Site]:
+async def listening(tls: Tls, **settings: Any) -> AsyncIterator[Site]:
     async def health(request: web.Request) -> web.Response:
         return reply({})
 
-    connections = Connections(HttpLimits(**limits))
+    async def slow(request: web.Request) -> web.Response:
+        site.asked += 1
+        await site.answer.wait()
+        return reply({})
+
+    connections = Connections(HttpLimits(**settings))
     listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
-    app = application([looking("/health", health)], Access(None), connections)
+    app = application([looking("/health", health), looking("/slow", slow)], Access(None), connections)
     port = listener.getsockname()[1]
-    async with accepting(app, listener, tls.server_context(), 1.0):
-        yield Site(connections, port, "http" if tls.kind == "off" else "https")
+    site = Site(connections, port, "http" if tls.kind == "off" else "https")
+    async with accepting(app, listener, tls.server_context(), BOUND_S):
+        yield site
 
 
 def are_closed(connections: list[socket.socket]) -> int:
@@ -150,6 +159,28 @@ def test_handshakes_end_with_the_process(authority: Authority, loop: Loop) -> No
 
 
 @LOOPS
+def test_a_process_that_ends_refuses_who_comes_though_a_request_is_still_answered(loop: Loop) -> None:
+    async def story() -> None:
+        async with AsyncExitStack() as running:
+            site = await running.enter_async_context(listening(Tls()))
+            with ExitStack() as stack:
+                asked, unheard = site.connect(stack), site.connect(stack)
+                asked.send(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n")
+                await until(lambda: site.asked == 1 and site.connections.open == 2)
+                ending = asyncio.create_task(running.pop_all().aclose())
+                await until(lambda: are_closed([unheard]) == 1)
+                with pytest.raises(ConnectionRefusedError):
+                    site.connect(stack)
+                assert not ending.done()
+                site.answer.set()
+                assert (await asyncio.get_running_loop().sock_recv(asked, 4096)).startswith(b"HTTP/1.1 200 ")
+                await ending
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(story())
+
+
+@LOOPS
 def test_too_many_are_told_so_by_tls_as_well(authority: Authority, loop: Loop) -> None:
     own = Tls(authority.sign("127.0.0.1"), ca=authority.file)
 
@@ -166,7 +197,11 @@ def test_too_many_are_told_so_by_tls_as_well(authority: Authority, loop: Loop) -
 
 
 @LOOPS
-def test_without_tls_no_more_are_refused_in_words_at_a_time_than_there_is_room_for(loop: Loop) -> None:
+def test_without_tls_no_more_are_refused_in_words_at_a_time_than_there_is_room_for(
+    monkeypatch: pytest.MonkeyPatch, loop: Loop
+) -> None:
+    monkeypatch.setattr(limits, "_REFUSAL_LIMIT_S", BOUND_S)  # none of them is closed for asking nothing
+
     async def story() -> None:
         async with listening(Tls(), max_connections=1) as site:
             with ExitStack() as stack:
@@ -174,6 +209,7 @@ def test_without_tls_no_more_are_refused_in_words_at_a_time_than_there_is_room_f
                 await until(lambda: site.connections.open == 1)
                 others = [site.connect(stack) for _ in range(UNSERVED + 20)]
                 await until(lambda: site.connections.refusals["limit"] == UNSERVED + 20)
+                assert site.connections.open == 1 + UNSERVED
                 await until(lambda: are_closed(others) == 20)
                 assert are_closed(others[:UNSERVED]) == 0
                 others[0].send(ASK)
@@ -296,7 +332,7 @@ class Short(socket.socket):
 
 
 @LOOPS
-def test_where_files_run_out_it_is_told_once_and_tried_again(
+def test_whenever_files_run_out_it_is_told_once_and_tried_again(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, loop: Loop
 ) -> None:
     monkeypatch.setattr(acceptor, "_PAUSE_S", 0.01)
@@ -310,11 +346,14 @@ def test_where_files_run_out_it_is_told_once_and_tried_again(
                 listener, None, handshake_limit_s=1.0, close_limit_s=1.0, is_full=lambda: False, serve=served.append,
                 refusals=Counter(),
             )  # fmt: skip
-            stack.enter_context(socket.create_connection(listener.getsockname()))
-            await until(lambda: len(served) == 1)
+            for times in (1, 2):
+                stack.enter_context(socket.create_connection(listener.getsockname()))
+                await until(lambda times=times: len(served) == times)
+                listener.times = 2
             taking.close()
-            served[0].abort()
+            for transport in served:
+                transport.abort()
 
     with caplog.at_level(logging.WARNING), asyncio.Runner(loop_factory=loop) as runner:
         runner.run(story())
-    assert caplog.messages == ["cannot accept connections: Too many open files"]
+    assert caplog.messages == ["cannot accept connections: Too many open files"] * 2
