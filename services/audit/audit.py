@@ -96,13 +96,15 @@ def _say_what_is_missing(book: Book) -> None:
 
 
 def _count_traced(book: Book) -> None:
-    """Jobs of the generator that have their arrival and end at a router on record."""
+    """Jobs of the generator whose whole way is on record."""
     if not book.ledger.tagged:
         return
-    sent = np.flatnonzero(np.isfinite(book.ledger.sent))
-    arrival = book.arrivals.by_tag.first(sent)
-    ended = book.ends.by_job.first(take(book.arrivals.job, arrival)) >= 0
-    book.found.traced = int(((arrival >= 0) & ended).sum())
+    arrival = book.arrivals.by_tag.first(np.flatnonzero(np.isfinite(book.ledger.sent)))
+    job = take(book.arrivals.job, arrival[arrival >= 0])
+    ended = book.ends.by_job.first(job) >= 0
+    dispatch = book.dispatches.dispatch
+    seen = (book.received.by_dispatch.first(dispatch) >= 0) & (book.left.by_dispatch.first(dispatch) >= 0)
+    book.found.traced = int((ended & ~np.isin(job, book.dispatches.job[~seen])).sum())
 
 
 assert tuple(ENDS) == OUTCOMES, "outcomes are written by their places"

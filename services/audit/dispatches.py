@@ -41,11 +41,14 @@ def check_dispatches(book: Book) -> None:
 
 def _server_covers(book: Book, rows: Rows) -> Flags:
     """Whether the logs of the servers of these dispatches would have them."""
-    since: dict[int, float] = {}
-    for server in np.unique(rows.server).tolist():
-        logs = book.tables.logs_of.get(book.tables.names[server], [])
-        since[server] = max((float(book.tables.since[log]) for log in logs), default=np.inf)
-    found: Flags = rows.at > np.array([since[server] for server in rows.server.tolist()], float) + CLOCK_S
+    tables = book.tables
+    ways = list(zip(rows.log.tolist(), rows.server.tolist(), strict=True))
+    since: dict[tuple[int, int], float] = {}
+    for router, server in dict.fromkeys(ways):
+        boot = tables.logs[router].about.boot
+        logs = tables.logs_of.get(tables.names[server], [])
+        since[router, server] = max((tables.since_by(log, boot) for log in logs), default=np.inf)
+    found: Flags = rows.at > np.array([since[way] for way in ways], float) + CLOCK_S
     return found
 
 
@@ -99,7 +102,7 @@ def _check_services(book: Book) -> None:
     apart = (came >= 0) & (take(received.server, came) != starts.server)
     book.wrong_rows("received by one server, started by another", starts.where(apart))
     end = left.by_dispatch.first(starts.dispatch)
-    after = (end >= 0) & (left.log[end] == starts.log) & (left.place[end] < starts.place)
+    after = (end >= 0) & (take(left.log, end) == starts.log) & (take(left.place, end) < starts.place)
     book.wrong_rows("started after its end", starts.where(after))
 
 

@@ -37,7 +37,8 @@ class Audit:
 
     Attributes:
         jobs: Jobs that were sent.
-        traced: Those of them whose whole way is on record and adds up.
+        traced: Those of them whose whole way is on record: their arrival and end at a router, and of each dispatch the
+            receipt and the end at its server.
         mismatches: What cannot be; none: everything adds up.
         accounted: What looks incomplete and has its reason on record, by words: how often.
         unchecked: What could not be checked, and why.

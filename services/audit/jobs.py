@@ -43,11 +43,13 @@ def check_sent(book: Book) -> None:
     book.wrong("an end at the generator, but none at its router", there[~has_end & ~lost[there] & told[there]])
     both, end = there[has_end], end[has_end]
     same = (ledger.outcome[both] == book.ends.outcome[end]) & _same_words(book, both, end)
-    book.account("ends that did not reach the generator", int((lost[both] & ~same).sum()))
     book.wrong("ended otherwise at the generator than at its router", both[~lost[both] & ~same & told[both]])
     servers = np.array([tables.place(name) for name in [*ledger.servers, ""]], np.int64)
     apart = servers[ledger.server[both]] != book.ends.server[end]
-    book.wrong("at another server by the generator than by its router", both[same & apart])
+    # A router says of a job that was lost at which server; one that the generator gave up itself was at none it knows.
+    unheard = lost[both] & (~same | (apart & (ledger.server[both] < 0)))
+    book.account("ends that did not reach the generator", int(unheard.sum()))
+    book.wrong("at another server by the generator than by its router", both[same & apart & ~unheard])
 
 
 def _check_tags(book: Book) -> None:
@@ -75,7 +77,7 @@ def _router_covers(book: Book, jobs: Ints) -> Flags:
     for name in book.ledger.routers:
         mine = [place for place, log in enumerate(book.tables.logs) if log.about.id == name]
         # Of several incarnations it is not known which one the job reached.
-        since.append(max((float(book.tables.since[place]) for place in mine), default=np.inf))
+        since.append(max((book.tables.since_by(place, book.ledger.boot) for place in mine), default=np.inf))
     found: Flags = book.ledger.sent[jobs] > np.array(since)[book.ledger.router[jobs]] + CLOCK_S
     return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -143,6 +144,11 @@ class Tables:
             found = self._places[name] = len(self.names)
             self.names.append(name)
         return found
+
+    def since_by(self, log: int, boot: str) -> float:
+        """After when a log is complete, by the clock of that boot; infinite: by that clock nobody can say."""
+        since = float(self.since[log])
+        return since if since == -math.inf or boot == self.logs[log].about.boot else math.inf
 
     def of(self, *kinds: Kind) -> Rows:
         """The records of these kinds."""

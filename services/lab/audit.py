@@ -59,9 +59,9 @@ class Audited:
         """The JSON object of the command.
 
         Returns:
-            `holds`, `jobs` (sent), `traced` (their whole way is on record and adds up), `mismatches` (`what`, `count`,
-            `jobs`: numbers of the first, `named`: in words), `accounted` (WHY: how often something is missing for a
-            reason that is on record), `unchecked` (sentences), `logs`, `stories`.
+            `holds`, `jobs` (sent), `traced` (their whole way is on record), `mismatches` (`what`, `count`, `jobs`:
+            numbers of the first, `named`: in words), `accounted` (WHY: how often something is missing for a reason that
+            is on record), `unchecked` (sentences), `logs`, `stories`.
         """
         found = self.found
         return {

@@ -127,11 +127,12 @@ def altered(found: Books, place: int, rows: Any, **values: Any) -> Books:
     return found.with_log(place, records)
 
 
-def killed_router(found: Books, place: int, at: int) -> Books:
+def killed_router(found: Books, place: int, at: int, unheard: int = 0) -> Books:
     """The same run, had this router been killed after so many of its records.
 
     What it had dispatched goes on at the servers, unheard; what it would have dispatched later was never sent, and
-    its jobs without an end are lost to the generator, as are those that never reached it.
+    its jobs without an end are lost to the generator, as are those that never reached it, and the last `unheard` that
+    ended.
     """
     log = found.logs[place]
     kept = log.records[:at]
@@ -144,7 +145,8 @@ def killed_router(found: Books, place: int, at: int) -> Books:
             never = mine & ~np.isin(servers.records["dispatch"], sent)
             spoilt = spoilt.with_log(other, servers.records[~never])
     arrived = kept[kind == Kind.ARRIVED]
-    over = np.isin(arrived["job"], kept["job"][kind == Kind.ENDED])
+    ended = kept["job"][kind == Kind.ENDED]
+    over = np.isin(arrived["job"], ended[: max(len(ended) - unheard, 0)])
     return _lost(spoilt, np.setdiff1d(np.flatnonzero(found.ledger.router == place), arrived["tag"][over]))
 
 
