@@ -69,9 +69,10 @@ def test_what_clients_send_is_let_in_and_nothing_else_shows_it() -> None:
 # -- what is refused --------------------------------------------------------------------------------
 
 LOOKING = frozenset(
-    ("/health", "/ready", "/metrics", "/openapi.json", "/v1/servers", "/v1/policy", "/v1/load", "/v1/model")
-)
-"""What SECURITY.md says may be read by everybody, of any process."""
+    ("/health", "/ready", "/metrics", "/openapi.json", "/v1/servers", "/v1/policy", "/v1/load", "/v1/model",
+     "/v1/events", "/{path}")
+)  # fmt: skip
+"""What SECURITY.md says may be read by everybody, of any process: the last one is the page of the console."""
 
 
 def closed_routes(app: web.Application) -> list[tuple[str, str]]:
@@ -85,7 +86,7 @@ async def check_doors(client: TestClient[Any, Any], app: web.Application) -> int
     refused = 0
     for method, path in closed_routes(app):
         for headers in ({}, WRONG["another one"]):
-            there = path.replace("{id}", "slow-1")
+            there = path.replace("{id}", "slow-1").replace("{action}", "drain")
             async with client.request(method, there, headers=headers, data=b"no JSON at all") as response:
                 assert (response.status, method, path) == (401, method, path)
                 assert response.headers["WWW-Authenticate"] == 'Bearer realm="herdless"'
@@ -94,9 +95,14 @@ async def check_doors(client: TestClient[Any, Any], app: web.Application) -> int
                     assert error["kind"] == "token" and "expected the header Authorization" in error["message"]
                 refused += 1
     for path in LOOKING & {route.resource.canonical for route in app.router.routes() if route.resource}:
-        async with client.get(path) as response:
+        async with client.get(path.replace("{path}", "")) as response:
             assert response.status in (200, 503), path
     return refused
+
+
+def test_it_is_written_down_what_everybody_may_read() -> None:
+    text = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+    assert [path for path in LOOKING - {"/{path}"} if f"`{path}`" not in text] == []
 
 
 async def test_a_route_that_says_nothing_of_it_is_guarded() -> None:
@@ -219,16 +225,29 @@ async def test_the_exporter_has_nothing_to_refuse() -> None:
     assert closed_routes(make_exporter(watch(), Access(SECRET))) == []
 
 
-async def test_the_console_asks_for_the_token_before_it_asks_for_a_page_of_its_own() -> None:
-    done: list[str] = []
+def console(done: list[str]) -> ConsoleWeb:
+    """A console that only notes what it was asked to do."""
 
     async def carry_out(action: str, body: Any) -> dict[str, Any]:
         done.append(action)
         return {}
 
+    return ConsoleWeb(Viewers(dict), carry_out, PageAccess(SECRET, "page"), (), lambda: True)
+
+
+async def test_the_console_lets_look_and_nothing_else() -> None:
+    done: list[str] = []
+    app = console(done).application()
+    assert closed_routes(app) == [("POST", "/v1/do/{action}"), ("POST", "/v1/login")]
+    async with TestClient(TestServer(app)) as client:
+        assert await check_doors(client, app) == 4
+    assert done == []
+
+
+async def test_the_console_asks_for_the_token_before_it_asks_for_a_page_of_its_own() -> None:
+    done: list[str] = []
     page = {"Content-Type": "application/json", TOKEN_HEADER: "page"}
-    web_interface = ConsoleWeb(Viewers(dict), carry_out, PageAccess(SECRET, "page"), (), lambda: True)
-    async with TestClient(TestServer(web_interface.application())) as client:
+    async with TestClient(TestServer(console(done).application())) as client:
         for path in ("/v1/login", "/v1/do/policy", "/v1/do/drain"):
             for headers, status in ((page, 401), (page | WRONG["another one"], 401), (RIGHT, 403)):
                 async with client.post(path, json={}, headers=headers) as response:
