@@ -6,6 +6,8 @@ import asyncio
 import os
 import signal
 
+import pytest
+
 from services.lab.process import Process
 from tests.chaos.case import ALL, R1, WHILE_S, B, case
 from tests.chaos.means import full_pipe, total
@@ -69,13 +71,10 @@ async def wall_clock_jumps(stage: Stage) -> None:
     jumping = stage.folder / "jumping"
     jumping.mkdir()
     (jumping / "sitecustomize.py").write_text(_JUMPING_CLOCK, encoding="utf-8")
-    before = os.environ.get("PYTHONPATH", "")
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(jumping), before]))
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(jumping), prepend=os.pathsep)
         await stage.running.restart(R1)
         await stage.running.restart(B)
-    finally:
-        os.environ["PYTHONPATH"] = before
     for name in (R1, B):
         assert (jumping / f"sitecustomize.py.{stage.running[name].pid}").exists(), "its clock does not jump"
     await stage.until_well()

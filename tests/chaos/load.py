@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from random import Random
 from time import monotonic
 
@@ -54,20 +55,27 @@ class Load:
 
     async def close(self) -> None:
         """Send nothing more, and give the streams up."""
-        await self.stop()
-        for stream in self._streams.values():
-            await stream.close()
+        try:
+            await self.stop()
+        finally:
+            for stream in self._streams.values():
+                await stream.close()
 
     def start(self, jobs_per_s: float) -> None:
         """Send Poisson jobs of exponential sizes, evenly over the routers, until told to stop."""
         self._sending = asyncio.create_task(self._send_on(jobs_per_s))
 
     async def stop(self) -> None:
-        """Send nothing more; what is under way goes on."""
+        """Send nothing more; what is under way goes on.
+
+        Raises:
+            Exception: Why it had ended of itself.
+        """
         if self._sending is not None:
-            self._sending.cancel()
-            await asyncio.wait([self._sending])
-            self._sending = None
+            sending, self._sending = self._sending, None
+            sending.cancel()
+            with suppress(asyncio.CancelledError):
+                await sending
 
     def send(self, router: str, size: float) -> Job:
         """Send one job now."""

@@ -10,10 +10,7 @@ from typing import Any
 from tests.chaos import firewall
 from tests.chaos.case import B
 from tests.chaos.load import Job
-from tests.chaos.stage import (
-    PROCESSES,
-    Stage,
-)
+from tests.chaos.stage import PROCESSES, Stage
 
 
 @asynccontextmanager
@@ -21,23 +18,25 @@ async def disturbed(stage: Stage, **how: Any) -> AsyncIterator[None]:
     """One server misbehaves meanwhile."""
     path = "/v1/servers/slow-6/disturbance"
     await stage.put(B, path, how)
-    yield
-    await stage.put(B, path, {})
+    try:
+        yield
+    finally:
+        await stage.put(B, path, {})
 
 
 @contextmanager
 def partition(stage: Stage, router: str, processes: tuple[str, ...], *ways: Any) -> Iterator[None]:
     """Nothing passes meanwhile: packets are dropped where that may be done, else the relay keeps everything back."""
     relays = [stage.relays[router, process] for process in processes]
-    for relay in relays:
-        port = int(relay.url.rpartition(":")[2])
-        if not firewall.is_private():
-            relay.silence(*ways)
-        elif "there" in ways:
-            firewall.drop(to_port=port)
-        if firewall.is_private() and "back" in ways:
-            firewall.drop(from_port=port)
     try:
+        for relay in relays:
+            port = int(relay.url.rpartition(":")[2])
+            if not firewall.is_private():
+                relay.silence(*ways)
+            elif "there" in ways:
+                firewall.drop(to_port=port)
+            if firewall.is_private() and "back" in ways:
+                firewall.drop(from_port=port)
         yield
     finally:
         if firewall.is_private():

@@ -6,6 +6,7 @@ import asyncio
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
@@ -23,8 +24,8 @@ POLICIES: dict[str, dict[str, Any]] = {
 }
 BEFORE_S = 0.4
 AFTER_S = 0.8
-STORY_LIMIT_S = 90.0
 """How long there is load before a story, and after all is well again."""
+STORY_LIMIT_S = 90.0
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,8 @@ async def _play_one(policy: str, case: Case, stage: Stage) -> Result:
         ends = check_accounts(stage, before, after)
         _check_ends(case, stage, before.jobs, well_at_s)
     except Exception as error:
-        await stage.load.stop()
+        with suppress(Exception):  # the first reason counts
+            await stage.load.stop()
         where = traceback.extract_tb(error.__traceback__)[-1]
         return Result(case.name, policy, ends, recovered_s, f"{error!r} ({where.name}, line {where.lineno})")
     return Result(case.name, policy, ends, recovered_s, "")
@@ -96,3 +98,4 @@ def _check_ends(case: Case, stage: Stage, first: int, well_at_s: float) -> None:
         assert not by_generator or "no_router" in case.loses, f"a stream was lost: {job}"
         assert job.outcome in ("served", "failed") and (job.outcome == "served" or job.reason in case.loses), job
         assert job.outcome == "served" or job.sent_s < well_at_s, f"after all was well: {job}"
+    assert any(job.sent_s >= well_at_s for job in stage.load.jobs[first:]), "no job was sent after all was well"

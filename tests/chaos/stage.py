@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from random import Random
 from time import monotonic
@@ -19,8 +18,8 @@ from services.lab.events import Rings
 from services.lab.relay import Relay
 from services.lab.running import Running
 from services.lab.scrape import Samples
-from tests.chaos.begun import Begun
 from tests.chaos.load import Load
+from tests.marked import Mark
 
 ROUTERS = ("router-1", "router-2")
 PROCESSES = ("servers-a", "servers-b", "servers-c")
@@ -65,7 +64,8 @@ class Stage:
         self.load = Load(Random(1))
         self.processes = list(PROCESSES)
         self.guests = False
-        self._begun = Begun()
+        self._mark = Mark()
+        os.environ.update(self._mark.environment)
         self._rings = Rings(folder, mib=1, grows=True)
 
     # -- beginning and end --------------------------------------------------------------------
@@ -89,16 +89,16 @@ class Stage:
             AssertionError: A process is still there, of those that were started or those that they started.
         """
         running = {process.pid for process in self.running.processes if process.exit_code is None}
-        unseen = running - self._begun.alive().keys()
-        await self.load.close()
-        await self.running.close()
-        for relay in self.relays.values():
-            await relay.close()
-        self._begun.close()
-        left = self._begun.alive()
-        for pid in left:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        unseen = running - self._mark.alive().keys()
+        left: list[str] = []
+        async with AsyncExitStack() as last:  # what fails keeps nothing from being ended
+            last.callback(lambda: left.extend(self._mark.kill_all()))
+            for name in self._mark.environment:
+                last.callback(os.environ.pop, name)
+            for relay in self.relays.values():
+                last.push_async_callback(relay.close)
+            last.push_async_callback(self.running.close)
+            last.push_async_callback(self.load.close)
         assert not left, f"left at the end: {left}"
         assert not unseen, f"{unseen} would not have been found, had they been left"
 

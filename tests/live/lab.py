@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.marked import Mark
 
 ROOT = Path(__file__).parents[2]
 BOUND_S = 60.0  # far above what is needed, far below what a hanging process would take
@@ -54,8 +54,8 @@ class Lab:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.mark = f"mark-{uuid.uuid4()}"
-        self.env = {**os.environ, "PYTHONPATH": str(ROOT), "PRODUCT_TEST_MARK": self.mark}
+        self.mark = Mark()
+        self.env = {**os.environ, "PYTHONPATH": str(ROOT), **self.mark.environment}
         (folder / "small.toml").write_text(SMALL)
 
     def start(self, *arguments: str) -> Any:
@@ -82,19 +82,7 @@ class Lab:
 
     def processes(self, word: str = "") -> list[int]:
         """Process ids of those with the mark whose command line has `word` among its arguments."""
-        found = []
-        for entry in Path("/proc").iterdir():
-            if not entry.name.isdigit():
-                continue
-            try:
-                marked = self.mark.encode() in (entry / "environ").read_bytes()
-                arguments = (entry / "cmdline").read_bytes().split(b"\0")
-                zombie = (entry / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
-            except OSError:
-                continue
-            if marked and not zombie and (not word or word.encode() in arguments):
-                found.append(int(entry.name))
-        return found
+        return [pid for pid, arguments in self.mark.alive().items() if not word or word in arguments]
 
     def wait_for(self, condition: Callable[..., Any]) -> Any:
         """Wait until the condition holds; return what it gives."""
@@ -109,8 +97,8 @@ class Lab:
 def laboratory(folder: Path) -> Iterator[Lab]:
     """A lab that may leave no process behind."""
     made = Lab(folder)
-    yield made
-    left = made.processes()
-    for pid in left:
-        os.kill(pid, signal.SIGKILL)
+    try:
+        yield made
+    finally:
+        left = made.mark.kill_all()
     assert left == []

@@ -164,7 +164,8 @@ class MemoryWatch:
         if deserving is not None:
             past = self._here[deserving]
             if "failed" not in aside.get(deserving, ()) and past.drained is None and not spared:
-                self._fail(f"{deserving} has failed {past.row} times in a row, and is not set aside")
+                why = f"has failed {past.row} times in a row" if past.row else "has not had its time aside"
+                self._fail(f"{deserving} {why}, and is not set aside")
             past.row, past.rest = 0, now
         for id in late:
             past = self._here[id]
