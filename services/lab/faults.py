@@ -133,7 +133,8 @@ class Timeline:
                 self._note(fault)
             case "drain" if running[name].exit_code is None and not running.was_asked(running[name]):
                 scraper.struck.add(url)
-                running.drain(name)
+                running.drain(name)  # one that stood still goes on, and is read until its end
+                scraper.silent.discard(url)
                 self._note(fault)
             case "hang" if running.is_up(name):
                 await scraper.farewell(url)

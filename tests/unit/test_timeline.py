@@ -89,6 +89,7 @@ class FakeRunning:
     def drain(self, name: str) -> None:
         self.done.append(f"drain {name}")
         self.asked.append(self.children[name])
+        self.stopped.discard(name)
         self.drained()
 
     def hang(self, name: str) -> None:
@@ -257,6 +258,18 @@ async def test_what_stands_still_goes_on_at_the_end_and_is_not_told_before(groun
     assert ground.running.done[-1] == "resume servers-slow-1"
     assert ground.told == [] and ground.scraper.silent == set()
     assert of(what(found), "router-1") == ["hang router-1", "resume router-1"]
+
+
+async def test_what_stands_still_and_is_drained_goes_on_and_is_read_until_its_end(ground: Ground) -> None:
+    running, url = ground.running, ground.running.urls["router-1"]
+
+    def end() -> None:
+        running.children["router-1"].exit_code = 0
+
+    running.drained = end
+    found = await ground.run(fault(1, "hang", target="router-1") + fault(2, "drain", target="router-1"))
+    assert of(what(found), "router-1") == ["hang router-1", "drain router-1"]
+    assert url in ground.scraper.struck and url not in ground.scraper.silent
 
 
 async def test_what_finds_nobody_or_changes_nothing_has_not_happened(ground: Ground) -> None:
