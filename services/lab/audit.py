@@ -26,7 +26,6 @@ from services.lab.folder import write_metrics
 from services.lab.ledger import FILE as LEDGER
 from services.lab.ledger import read_ledger, write_ledger
 from services.lab.left import Left, RunBroken
-from services.lab.live import Live
 from services.lab.scrape import Samples
 from services.scenario import Scenario
 from services.simulator.recording import Recording, ledger_of
@@ -75,19 +74,15 @@ class Audited:
         }  # fmt: skip
 
 
-def keep_and_audit(folder: Path, live: Live, scenario: Scenario, tagged: bool = True) -> Audited:
-    """Write down what a live run has left, and add it up as it then stands there.
+def keep_and_audit(folder: Path, left: Left, scenario: Scenario, tagged: bool = True) -> Audited:
+    """Write down what a live run has left in memory, and add it up as it then stands there.
 
     Args:
         folder: The run's.
-        live: What was measured.
+        left: What it has left.
         scenario: What was run.
         tagged: Whether routers were told the numbers of the jobs.
     """
-    return _keep(folder, live.left, scenario, tagged)
-
-
-def _keep(folder: Path, left: Left, scenario: Scenario, tagged: bool) -> Audited:
     metrics = write_metrics(folder, left.expositions)
     write_ledger(folder, left, metrics, scenario.time_unit_s, tagged)
     return audit_folder(folder)
@@ -109,7 +104,7 @@ def keeping(folder: Path, scenario: Scenario, tagged: bool = True) -> Iterator[N
         yield
     except RunBroken as broken:
         try:
-            audited = _keep(folder, broken.left, scenario, tagged)
+            audited = keep_and_audit(folder, broken.left, scenario, tagged)
         except (RunInvalid, SettingsError) as error:  # that disk is full, too
             raise RunInvalid(broken.kind, f"{broken}\nwhat it has left was not kept: {error}") from None
         raise RunInvalid(broken.kind, f"{broken}\n{_left_behind(folder, broken.left, audited)}") from None
@@ -151,6 +146,8 @@ def _read_metrics(folder: Path) -> dict[str, Samples]:
     for path in sorted((folder / "metrics").glob("*.txt")):
         try:
             metrics[path.stem] = Samples(path.read_text(encoding="utf-8"))
+            if not metrics[path.stem].finite:
+                raise ValueError("a value that is infinite or no number")
         except (OSError, ValueError) as error:
             raise SettingsError(
                 f"{path}: cannot be read: {error}: expected metrics as the run left them: {DAMAGED}"

@@ -61,7 +61,7 @@ async def _measure(rival: Rival, folder: Path, port: int, progress: Progress) ->
 
 def _outcome(rival: Rival, folder: Path, live: Live, alarms: float) -> Outcome:
     found = measure(live.run, window_of(rival.scenario))
-    audited = keep_and_audit(folder, live, rival.scenario)
+    audited = keep_and_audit(folder, live.left, rival.scenario)
     invalid = [*audited.invalid, *live.invalid]
     summary = {
         "policy": dict(rival.scenario.policy),

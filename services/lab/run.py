@@ -89,7 +89,7 @@ def run(experiment: Experiment, options: Options, progress: Progress) -> Report:
     progress("start", 0.0)
     with keeping(folder, scenario, tagged=not options.http):
         live = asyncio.run(_measure(scenario, folder, options, progress))
-    audited = keep_and_audit(folder, live, scenario, tagged=not options.http)
+    audited = keep_and_audit(folder, live.left, scenario, tagged=not options.http)
     measured = measure(live.run, window_of(scenario))
     paired = _replay(
         scenario.model_copy(update={"faults": list(live.happened)}), workload, live, options.replications, progress

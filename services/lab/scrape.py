@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -41,6 +42,11 @@ class Samples:
         for family in text_string_to_metric_families(text):
             for sample in family.samples:
                 self._values[sample.name].append((sample.labels, sample.value))
+
+    @property
+    def finite(self) -> bool:
+        """Whether all values are finite, as counters are."""
+        return all(math.isfinite(value) for found in self._values.values() for _, value in found)
 
     def total(self, name: str, **labels: str) -> float:
         """The sum of the samples of that name which have these labels."""

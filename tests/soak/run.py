@@ -69,7 +69,7 @@ async def soak(plan: Plan, folder: Path, progress: Progress) -> Soaked:
             finally:
                 looking.cancel()
                 await asyncio.gather(looking, return_exceptions=True)
-    audited = keep_and_audit(folder, live, scenario)
+    audited = keep_and_audit(folder, live.left, scenario)
     start_s = live.generation.start_s
     there = [each._replace(at_s=each.at_s - start_s) for each in samples]
     there = [each for each in there if 0.0 <= each.at_s <= plan.run_s]

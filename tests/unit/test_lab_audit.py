@@ -293,7 +293,10 @@ def test_a_damaged_log_is_named(left, herdless, command, file, content, said) ->
     assert said in err and "take another copy of the run, or move this file away" in err
 
 
-@pytest.mark.parametrize("content", [b"\xff", b"herdless_router_jobs_total x\n"])
+@pytest.mark.parametrize(
+    "content",
+    [b"\xff", b"herdless_router_jobs_total x\n", b"herdless_router_jobs_total NaN\n", b"process_open_fds +Inf\n"],
+)
 def test_damaged_metrics_are_named(left, herdless, content) -> None:
     (left / "metrics").mkdir()
     (left / "metrics" / "router-1.txt").write_bytes(content)
