@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -11,13 +10,14 @@ from pathlib import Path
 
 from router.protocol.errors import SettingsError
 from services.console.journal import Kind
-from services.lab.cluster import Cluster, start_cluster
+from services.lab.cluster import Cluster, server_command, start_cluster
 from services.lab.errors import RunInvalid
 from services.lab.faults import Timeline
 from services.lab.process import Process, stop_all
 from services.lab.scrape import Scraper
 from services.scenario import Scenario
 from services.scenario_faults import Fault
+from services.scenario_processes import ServersProcess
 
 Tell = Callable[[Kind, str], object]
 
@@ -96,18 +96,11 @@ class LocalCluster:
         places = {each.name: place for place, each in enumerate(scenario.pools)}
         if pool not in places:
             raise SettingsError(f"pool {pool}: expected one of {', '.join(places)}")
-        each, first = scenario.pools[places[pool]], self._next[pool]
+        first = self._next[pool]
         self._next[pool] += servers
         name = f"servers-{pool}-from-{first}"
-        patient = scenario.patience is not None and scenario.patience.in_service
-        command = [
-            "server", "--id", name, "--pool", pool, "--pool-index", str(places[pool]), "--servers", str(servers),
-            "--first", str(first), "--rate", repr(each.rate), "--slots", str(each.slots),
-            "--capacity", "inf" if math.isinf(each.capacity) else str(int(each.capacity)),
-            "--seed", str(scenario.seed), "--time-unit-s", repr(scenario.time_unit_s),
-            *(["--in-service"] if patient else []), "--routers", ",".join(self._routers), "--end-with-parent",
-        ]  # fmt: skip
-        self._servers[await self._start(name, command)] = name
+        process = ServersProcess(name, places[pool], scenario.pools[places[pool]], first, servers, None)
+        self._servers[await self._start(name, server_command(scenario, process, self._routers))] = name
         return name
 
     async def kill(self, url: str) -> str:

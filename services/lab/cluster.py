@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +20,7 @@ from services.lab.relay import Relay
 from services.lab.running import Running
 from services.scenario import Scenario
 from services.scenario_faults import HEARTBEAT_S
+from services.scenario_processes import ServersProcess
 
 READY_LIMIT_S = 30.0
 POLL_S = 0.05
@@ -129,18 +130,24 @@ def server_commands(
     scenario: Scenario, routers: Mapping[str, str], relays: Mapping[tuple[str, str], Relay]
 ) -> Iterator[tuple[str, list[str]]]:
     """The name and the arguments of each server process, those included that faults add."""
-    in_service = scenario.patience is not None and scenario.patience.in_service
-    for name, place, pool, first, servers, _ in scenario.processes():
-        capacity = "inf" if math.isinf(pool.capacity) else str(int(pool.capacity))
+    for process in scenario.processes():
+        name = process.name
         urls = [relays[router, name].url if (router, name) in relays else url for router, url in routers.items()]
-        yield name, [
-            "server", "--id", name, "--port", "0", "--pool", pool.name, "--pool-index", str(place),
-            "--servers", str(servers), "--first", str(first),
-            "--rate", repr(pool.rate), "--slots", str(pool.slots), "--capacity", capacity,
-            "--seed", str(scenario.seed), "--time-unit-s", repr(scenario.time_unit_s),
-            *(["--in-service"] if in_service else []), "--routers", ",".join(urls), "--end-with-parent",
-            *_watchful(scenario),
-        ]  # fmt: skip
+        yield name, server_command(scenario, process, urls)
+
+
+def server_command(scenario: Scenario, process: ServersProcess, routers: Iterable[str]) -> list[str]:
+    """The arguments of a server process that dials these routers."""
+    name, place, pool, first, servers, _ = process
+    in_service = scenario.patience is not None and scenario.patience.in_service
+    return [
+        "server", "--id", name, "--port", "0", "--pool", pool.name, "--pool-index", str(place),
+        "--servers", str(servers), "--first", str(first), "--rate", repr(pool.rate), "--slots", str(pool.slots),
+        "--capacity", "inf" if math.isinf(pool.capacity) else str(int(pool.capacity)),
+        "--seed", str(scenario.seed), "--time-unit-s", repr(scenario.time_unit_s),
+        *(["--in-service"] if in_service else []), "--routers", ",".join(routers), "--end-with-parent",
+        *_watchful(scenario),
+    ]  # fmt: skip
 
 
 def _watchful(scenario: Scenario) -> list[str]:

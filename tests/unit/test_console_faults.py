@@ -6,10 +6,13 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from services.console.local import LocalCluster
-from services.lab.cluster import Cluster
+from services.lab.cluster import Cluster, server_commands
 from services.lab.errors import RunInvalid
 from services.scenario import parse_scenario
+from services.scenario_faults import HEARTBEAT_S
 
 SCENARIO = """
 name = "faults"
@@ -48,6 +51,9 @@ class FakeProcess:
     async def death(self) -> RunInvalid:
         await self.ended.wait()
         return RunInvalid("process_died", f"{self.name} died")
+
+    async def listening(self) -> str:
+        return "http://127.0.0.1:4"
 
     async def stop(self, limit_s: float = 0.0) -> None:
         self.ended.set()
@@ -106,4 +112,32 @@ async def test_faults_are_noted_and_those_that_come_back_belong_to_it(tmp_path: 
     running.children["servers-slow-2"].ended.set()
     assert await asyncio.wait_for(entries.get(), 10.0) == ("problem", "servers-slow-2 died")
     assert local._next == {"slow": 6}
+    await local.close()
+
+
+async def test_servers_that_a_page_adds_are_started_as_those_of_the_scenario(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario = parse_scenario(SCENARIO + "[patience]\nrate = 0.1\nin_service = true\n", "faults.toml")
+    started: list[list[str]] = []
+
+    async def start(name: str, command: list[str], log: Path) -> FakeProcess:
+        started.append(command)
+        return FakeProcess(name)
+
+    monkeypatch.setattr("services.console.local.Process.start", start)
+    running: Any = FakeRunning()
+    routers = {"router-1": running.urls["router-1"]}
+    cluster = Cluster(list(routers.values()), [], {url: each for each, url in routers.items()}, running)
+    local = LocalCluster(scenario, cluster, tmp_path)
+    name = await local.add("slow", 7)
+    # Two from the start, three by a fault: the next one is number 6.
+    (expected,) = (command for each, command in server_commands(scenario, routers, {}) if each == "servers-slow")
+    own = {"--id": ("servers-slow", name), "--servers": ("2", "7"), "--first": ("1", "6")}
+    for option, (planned, now) in own.items():
+        place = expected.index(option) + 1
+        assert expected[place] == planned
+        expected[place] = now
+    assert started == [expected]
+    assert f"heartbeat_s={HEARTBEAT_S}" in expected and "--in-service" in expected
     await local.close()
