@@ -10,6 +10,7 @@ from typing import Any
 from aiohttp import web
 
 from router.process.access import Access
+from router.process.limits import REFUSALS, Connections, refusals
 from router.process.logs import log_to_standard_error
 from router.process.metrics import Metric, Metrics
 from router.process.serve import Listen, serve
@@ -41,6 +42,7 @@ FAILURES = Metric(
     "counter",
     ("cause",),
 )
+REFUSED = Metric("herdless_model_http_refusals_total", "HTTP requests refused, by reason", "counter", ("reason",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,7 @@ def model_values(scenario: Scenario, solution: Solution | None) -> dict[tuple[st
     return values
 
 
-def exporter_metrics(watch: Watch) -> Metrics:
+def exporter_metrics(watch: Watch, access: Access, connections: Connections) -> Metrics:
     """The metrics of an exporter. Predictions of what is no more are shown no more."""
     metrics = Metrics()
 
@@ -98,11 +100,13 @@ def exporter_metrics(watch: Watch) -> Metrics:
     metrics.add(SOLVES, lambda: watch.solves)
     metrics.add(SOLVE_SECONDS, lambda: watch.solve_s)
     metrics.add(FAILURES, lambda: watch.failures)
+    metrics.add(REFUSED, lambda: refusals(access, connections), [(reason,) for reason in REFUSALS])
     return metrics
 
 
 def make_application(watch: Watch, access: Access | None = None) -> web.Application:
     """The HTTP interface; it looks at the cluster while it runs. There is nothing in it that could be changed."""
+    access, connections = access or Access(None), Connections()
 
     async def get_health(_: web.Request) -> web.Response:
         return reply({"status": "ok", "role": "exporter"})
@@ -130,10 +134,11 @@ def make_application(watch: Watch, access: Access | None = None) -> web.Applicat
         (
             looking("/health", get_health),
             looking("/ready", get_ready),
-            looking("/metrics", shows(exporter_metrics(watch))),
+            looking("/metrics", shows(exporter_metrics(watch, access, connections))),
             looking("/v1/model", get_model),
         ),
-        access or Access(None),
+        access,
+        connections,
     )
     app.cleanup_ctx.append(watching)
     return app

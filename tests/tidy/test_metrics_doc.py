@@ -47,7 +47,7 @@ async def catalogue() -> list[Metric]:
     endless = Endless(Schedule(scenario), RunningBook(policy_names(), 0.1), [], 0.1)
     endless.stop()
     load = load_metrics(endless, 1.0, Access(None))
-    exporter = exporter_metrics(Watch(scenario, "127.0.0.1:1"))
+    exporter = exporter_metrics(Watch(scenario, "127.0.0.1:1"), Access(None), Connections())
     of_router = router_metrics(router.driver, policy_names(), Access(None), Connections(), Keys(1, 1.0))
     all_of = (of_router, server, load, console_metrics(Access(None), Connections()), exporter)
     return [metric for metrics in all_of for metric in metrics.catalogue]

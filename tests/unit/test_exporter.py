@@ -13,6 +13,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from prometheus_client.parser import text_string_to_metric_families
 
+from router.process.access import Access
+from router.process.limits import CONNECTIONS, Connections
 from services.lab.exporter import exporter_metrics, make_application, model_values
 from services.lab.watch import Watch
 from services.scenario import Scenario, parse_scenario
@@ -233,8 +235,17 @@ def test_values_are_labelled_by_pool_and_place() -> None:
     assert model_values(scenario(), None) == {}
 
 
+async def test_what_an_exporter_refuses_is_counted() -> None:
+    app = make_application(Watch(scenario(), "127.0.0.1:1"))
+    app[CONNECTIONS].refusals["tls"] += 3  # as the acceptor counts handshakes that fail
+    async with TestClient(TestServer(app)) as client:
+        text = await (await client.get("/metrics")).text()
+    assert 'herdless_model_http_refusals_total{reason="tls"} 3.0' in text
+    assert 'herdless_model_http_refusals_total{reason="limit"} 0.0' in text
+
+
 def test_before_the_first_look_it_shows_what_was_planned_and_that_it_has_not_looked() -> None:
-    text = exporter_metrics(Watch(scenario(), "127.0.0.1:1")).exposition()[0].decode()
+    text = exporter_metrics(Watch(scenario(), "127.0.0.1:1"), Access(None), Connections()).exposition()[0].decode()
     assert 'herdless_model_info{parameters="",policy="random",scenario="queues"} 0.0' in text
     assert "herdless_model_load 0.5" in text
     assert json.dumps("closed") not in text
