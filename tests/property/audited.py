@@ -43,6 +43,9 @@ SYSTEMS = {
     "finite": ("pools.0.capacity=2", "pools.1.capacity=1", "policy.name=random"),
 }
 
+LONG_S = 100.0
+"""Longer than a run of `books` takes."""
+
 
 @dataclass(frozen=True)
 class Books:
