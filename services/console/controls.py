@@ -18,9 +18,11 @@ MOST_ADDED = 200
 HIGHEST_LOAD = 10.0
 SHORT = 200
 
-
 KINDS = {400: "request", 403: "may_not", 404: "not_found", 502: "cluster"}
 """What is wrong, by HTTP status: the request, this console, what is named, or an answer of the cluster."""
+
+Action = Callable[[Any], Awaitable[dict[str, Any]]]
+"""Takes the body of the request."""
 
 
 class Refused(Exception):
@@ -62,20 +64,19 @@ class Controls:
         self._owned = owned
         self._can = can
 
-    def actions(self) -> dict[str, Callable[[Any], Awaitable[dict[str, Any]]]]:
-        """The actions by name; each takes the body of the request."""
-        return {"policy": self.policy, "load": self.load, "drain": self.drain, "kill": self.kill, "add": self.add}
-
     async def carry_out(self, action: str, body: Any) -> dict[str, Any]:
         """Do one thing.
 
         Raises:
-            Refused: It may not be done, or was not.
+            Refused: There is no such thing, it may not be done, or was not.
         """
-        if not self._can.get(action):
+        if action not in self._can:
+            raise Refused(404, f"no {action:.40}; there are {', '.join(self._can)}")
+        if not self._can[action]:
             raise Refused(403, f"{action}: this console may not do that: see docs/console.md")
         try:
-            return await self.actions()[action](body)
+            act: Action = getattr(self, action)  # by the names that `allowed` gives, and no other
+            return await act(body)
         except SettingsError as error:
             raise Refused(400, str(error)) from None
         except HerdlessError as error:
@@ -154,7 +155,7 @@ class Controls:
 
 
 def allowed(owned: bool, read_only: bool, loads: bool) -> dict[str, bool]:
-    """What a console may do."""
+    """All that a console can do, each the name of a method of `Controls`, and whether it may."""
     may = not read_only
     return {"policy": may, "load": may and loads, "drain": may, "kill": may and owned, "add": may and owned}
 

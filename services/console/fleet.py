@@ -70,11 +70,11 @@ class Fleet:
         urls = list(dict.fromkeys(place.process for place in self.places))
         index = {url: place for place, url in enumerate(urls)}
         servers = [[p.id, p.pool, int(p.state == "draining"), index[p.process]] for p in self.places]
-        return {"v": self.version, "processes": urls, "servers": servers}
+        return {"processes": urls, "servers": servers}
 
     def queues(self) -> dict[str, Any]:
         """The queue lengths, ready for JSON."""
-        return {"v": self.version, "q": self.lengths}
+        return {"q": self.lengths}
 
     def _take(self, seen: Mapping[Place, int]) -> None:
         if len(seen) != len(self.places) or any(place not in seen for place in self.places):

@@ -40,8 +40,24 @@ class PageAccess(Access):
         self.page = page or secrets.token_urlsafe(24)
 
     def page_fault(self, request: web.BaseRequest) -> str:
-        """What speaks against a request: see the function of that name."""
-        return page_fault(request.headers, request.scheme, self.page)
+        """What speaks against carrying out a request that changes something; empty: nothing.
+
+        Rule: it comes from a page of this console (`Origin`, `Sec-Fetch-Site`), says that it is JSON, which no form
+        can, and knows the secret of the page, which no other page can read.
+        """
+        headers = request.headers
+        origin, own = headers.get("Origin"), f"{request.scheme}://{headers.get('Host', '')}"
+        if origin is not None and origin != own:
+            return f"Origin {origin:.100}: only pages of {own:.100} may change something"
+        if headers.get("Sec-Fetch-Site", "same-origin") != "same-origin":
+            return "only pages of this console may change something"
+        if headers.get("Content-Type", "").split(";")[0].strip() != "application/json":
+            return "expected Content-Type: application/json"
+        # Bytes that are no text come as surrogates, which only this way back takes.
+        given = headers.get(TOKEN_HEADER, "").encode("utf-8", "surrogateescape")
+        if not hmac.compare_digest(given, self.page.encode()):
+            return f"the header {TOKEN_HEADER} is missing or not of this console: load the page anew"
+        return ""
 
 
 def host_fault(host: str | None, names: tuple[str, ...] = ()) -> str:
@@ -53,29 +69,9 @@ def host_fault(host: str | None, names: tuple[str, ...] = ()) -> str:
     name = _host_name(host or "")
     if not name:
         return "no Host header"
-    if "." not in name or name.endswith(".localhost") or name in names or _is_address(name):
+    if "." not in name or name.endswith(".localhost") or name in map(str.lower, names) or _is_address(name):
         return ""
     return f"Host {name:.100}: a name that this console does not go by: start it with --name {name:.100}"
-
-
-def page_fault(headers: Mapping[str, str], scheme: str, token: str) -> str:
-    """What speaks against carrying out a request that changes something; empty: nothing.
-
-    Rule: it comes from a page of this console (`Origin`, `Sec-Fetch-Site`), says that it is JSON, which no form can,
-    and knows the token, which no other page can read.
-    """
-    origin, own = headers.get("Origin"), f"{scheme}://{headers.get('Host', '')}"
-    if origin is not None and origin != own:
-        return f"Origin {origin:.100}: only pages of {own:.100} may change something"
-    if headers.get("Sec-Fetch-Site", "same-origin") != "same-origin":
-        return "only pages of this console may change something"
-    if headers.get("Content-Type", "").split(";")[0].strip() != "application/json":
-        return "expected Content-Type: application/json"
-    # Bytes that are no text come as surrogates, which only this way back takes.
-    given = headers.get(TOKEN_HEADER, "").encode("utf-8", "surrogateescape")
-    if not hmac.compare_digest(given, token.encode()):
-        return f"the header {TOKEN_HEADER} is missing or not of this console: load the page anew"
-    return ""
 
 
 def _host_name(host: str) -> str:

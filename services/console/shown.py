@@ -52,14 +52,13 @@ def router_shows(text: str, policy: str) -> Shown:
         "waiting_s": total("waiting_seconds_total"),
         "sojourn_s": total("sojourn_seconds_sum"),
         "served": total("sojourn_seconds_count"),
-        "decision_s": total("decision_seconds_total"),
         "cpu_s": samples.total("process_cpu_seconds_total"),
         "sent.probe": total("messages_sent_total", kind="probe"),
     }
     counts |= {f"ends.{outcome}": total("ends_total", outcome=outcome) for outcome in OUTCOMES}
     counts |= {f"received.{kind}": total("messages_received_total", kind=kind) for kind in CONTROL_KINDS}
     counts |= {f"{SOJOURN}{le!r}": value for le, value in samples.buckets("herdless_router_sojourn_seconds")}
-    gauges = {name: total(name) for name in ("pull_messages_held", "in_flight", "probing")}
+    gauges = {name: total(name) for name in ("pull_messages_held", "in_flight")}
     return Shown(counts, gauges)
 
 

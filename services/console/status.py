@@ -74,7 +74,6 @@ def router_rows(
                 "policy": policies[url]["name"],
                 "held": int(shown.gauges["pull_messages_held"]),
                 "in_flight": int(shown.gauges["in_flight"]),
-                "probing": int(shown.gauges["probing"]),
                 "jobs_per_s": round(rate["jobs_per_s"], 2) if rate else None,
                 "cpu": round(rate["cpu"], 3) if rate else None,
             }

@@ -144,7 +144,7 @@ class Recorded:
         half = SERVERS // 2
         servers = [[f"slow-{n + 1}", "slow", 0, 0] for n in range(half)]
         servers += [[f"fast-{n + 1}", "fast", 0, 0] for n in range(SERVERS - half)]
-        self._fleet = {"v": 1, "processes": ["http://127.0.0.1:1"], "servers": servers}
+        self._fleet = {"processes": ["http://127.0.0.1:1"], "servers": servers}
         self.frames = [[int(rng.expovariate(0.7)) for _ in range(SERVERS)] for _ in range(FRAMES)]
         self._about = about(scenario, allowed(False, True, False), "token")
         self.viewers = Viewers(self._hello)
@@ -153,7 +153,7 @@ class Recorded:
     def _hello(self) -> dict[str, Any]:
         series: dict[str, list[float]] = {name: [] for name in self._about["series"]}
         return {
-            **self._about, "fleet": self._fleet, "queues": {"v": 1, "q": self.frames[0]}, "status": None,
+            **self._about, "fleet": self._fleet, "queues": {"q": self.frames[0]}, "status": None,
             "models": {"asked": True, "values": {}}, "log": [],
             "history": {"at_s": [], "live": series, "model": json.loads(json.dumps(series))},
         }  # fmt: skip
@@ -161,7 +161,7 @@ class Recorded:
     async def play(self) -> None:
         """Tell a frame of queue lengths four times a second, and the rest once."""
         for number, lengths in enumerate(self.frames):
-            self.viewers.tell("queues", {"v": 1, "q": lengths})
+            self.viewers.tell("queues", {"q": lengths})
             if number % 4 == 0:
                 values = dict.fromkeys(self._about["series"], 0.2 + 0.01 * (number % 7))
                 self.viewers.tell(

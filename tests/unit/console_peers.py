@@ -150,8 +150,6 @@ herdless_router_messages_received_total{{kind="pull"}} {jobs}
 herdless_router_messages_sent_total{{kind="probe"}} {jobs * 2}
 herdless_router_pull_messages_held 4
 herdless_router_in_flight 3
-herdless_router_probing 0
-herdless_router_decision_seconds_total 0.5
 process_cpu_seconds_total {jobs / 100}
 """
 

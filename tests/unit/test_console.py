@@ -110,7 +110,7 @@ async def test_a_new_page_is_told_everything() -> None:
     hello = json.loads(json.dumps(looking.hello(), allow_nan=False))
     # Pool after pool as in the scenario, and by number: slow-9 comes before slow-10.
     assert [server[0] for server in hello["fleet"]["servers"]] == ["slow-1", "slow-9", "slow-10", "fast-1", "fast-2"]
-    assert hello["queues"] == {"v": 1, "q": [0, 4, 0, 0, 0]}
+    assert hello["queues"] == {"q": [0, 4, 0, 0, 0]}
     assert hello["status"]["policy"] == cluster.policy
     assert hello["status"]["load"] == {"load": 0.5, "rate_total": 3.5, "rate_per_s": 7.0, "before": 0.5}
     assert [row["name"] for row in hello["status"]["routers"]] == ["router-1", "router-2"]

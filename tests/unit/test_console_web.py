@@ -16,7 +16,7 @@ from yarl import URL
 from router.process.access import TOKEN as VARIABLE
 from router.process.access import TOKEN_FILE as VARIABLE_OF_FILE
 from services.console.controls import HIGHEST_LOAD, MOST_ADDED, Controls, Refused, allowed
-from services.console.security import TOKEN_HEADER, PageAccess, host_fault, page_fault
+from services.console.security import TOKEN_HEADER, PageAccess, host_fault
 from services.console.viewers import Viewers
 from services.console.web import ConsoleWeb, read_files
 from tests.unit.console_peers import LOAD, ROUTERS, SERVERS, Cluster, collector, watch
@@ -122,10 +122,11 @@ async def test_health_and_readiness(client: Client, site: Site) -> None:
 
 @pytest.mark.parametrize(
     "host",
-    ["localhost:8080", "127.0.0.1:1", "[::1]:80", "10.0.0.7", "console:8080", "a.localhost", "console.example:1"],
-)
+    ["localhost:8080", "127.0.0.1:1", "[::1]:80", "10.0.0.7", "console:8080", "a.localhost", "console.example:1",
+     "Console.Example", "other.example"],
+)  # fmt: skip
 def test_hosts_that_may_be_asked_for(host: str) -> None:
-    assert host_fault(host, ("console.example",)) == ""
+    assert host_fault(host, ("console.example", "Other.Example")) == ""
 
 
 @pytest.mark.parametrize("host", ["", None, "evil.example", "evil.example:8080", "127.0.0.1.evil.example", "1.2.3"])
@@ -170,16 +171,26 @@ async def test_what_others_ask_for_is_not_done(
     assert site.done == []
 
 
-def test_a_token_that_is_no_text_is_not_of_this_console() -> None:
-    # As aiohttp gives the byte 0xff of a header.
-    assert TOKEN_HEADER in page_fault(JSON | {TOKEN_HEADER: "\udcff"}, "http", TOKEN)
+async def say(client: Client, words: bytes) -> bytes:
+    """The answer to a request of these words."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", client.port)
+    writer.write(words.replace(b"\n", b"\r\n"))
+    answer = await reader.read()
+    writer.close()
+    return answer
+
+
+async def test_a_token_that_is_no_text_is_not_of_this_console(client: Client) -> None:
+    head = b"POST /v1/login HTTP/1.1\nHost: 127.0.0.1\nConnection: close\nContent-Length: 2\n"
+    answer = await say(client, head + b"Content-Type: application/json\nX-Herdless-Token: \xff\n\n{}")
+    assert answer.startswith(b"HTTP/1.1 403 ") and TOKEN_HEADER.encode() in answer
 
 
 @pytest.mark.parametrize(
     ("path", "body", "status", "kind"),
     [("load", b"{", 400, "json"), ("load", b"\xff", 400, "json"), ("load", b"[" * 20_000, 400, "json"),
      ("load", b" " * 70_000, 413, "too_long"), ("load", b'"refuse"', 400, "request"),
-     ("load", b'"break"', 500, "internal"), ("nothing", b"{}", 404, "not_found"), ("load/more", b"{}", 405, "method")],
+     ("load", b'"break"', 500, "internal"), ("load/more", b"{}", 405, "method")],
 )  # fmt: skip
 async def test_requests_that_are_not_understood(client: Client, path: str, body: bytes, status: int, kind: str) -> None:
     async with client.post(f"/v1/do/{path}", data=body, headers=JSON) as response:
@@ -200,6 +211,12 @@ async def test_a_stream_begins_with_hello_and_ends_with_the_console(client: Clie
         site.viewers.end_all()
         assert await response.content.read() == b""
     assert site.viewers.open == set()
+
+
+async def test_who_asks_for_the_head_of_a_stream_gets_no_more_and_has_no_page_open(client: Client, site: Site) -> None:
+    answer = await say(client, b"HEAD /v1/events HTTP/1.1\nHost: 127.0.0.1\nConnection: close\n\n")
+    assert answer.startswith(b"HTTP/1.1 200 ") and b"text/event-stream" in answer
+    assert answer.partition(b"\r\n\r\n")[2] == b"" and site.viewers.open == set()
 
 
 async def test_a_page_that_does_not_read_is_cut_off(client: Client, site: Site) -> None:
@@ -284,6 +301,8 @@ async def test_one_server_or_a_process_is_drained_killed_or_added() -> None:
         ("add", {"pool": "fast", "servers": MOST_ADDED + 1}, 400),
         ("add", {"pool": "fast", "servers": True}, 400),
         ("add", {"pool": "fast", "servers": 1.5}, 400),
+        ("carry_out", {}, 404),
+        ("nothing", {}, 404),
     ],
 )
 async def test_a_wrong_body_changes_nothing(action: str, body: Any, status: int) -> None:
