@@ -19,7 +19,7 @@ from services.lab.relay import Relay
 from services.lab.running import Running
 from services.lab.scrape import Samples
 from tests.chaos.load import Load
-from tests.marked import Mark
+from tests.live.marked import Mark
 
 ROUTERS = ("router-1", "router-2")
 PROCESSES = ("servers-a", "servers-b", "servers-c")

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.marked import Mark
+from tests.live.marked import Mark
 
 ROOT = Path(__file__).parents[2]
 BOUND_S = 60.0  # far above what is needed, far below what a hanging process would take
