@@ -10,6 +10,8 @@ PIP := $(BIN)/python -m pip -qq --no-input --retries 10
 STAMP := .venv/.complete
 FUZZERS := build/fuzzers
 CODE := router server services tests
+# Tests of real processes, for which time counts, have the machine to themselves; all others share its cores.
+ALONE := tests/live tests/chaos tests/deploy
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-long chaos soak check format bench swarm fuzz fuzz-http dashboards openapi screenshot wheels lock clean
@@ -41,7 +43,8 @@ demo: setup ## run the scenario `pull` live: measured, simulated and predicted, 
 	@$(BIN)/herdless run pull
 
 test: setup ## run the tests, the long ones left out
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal $(addprefix --ignore=,$(ALONE))
+	@$(BIN)/python -m pytest $(ALONE)
 
 test-long: setup ## run the long tests only
 	@$(BIN)/python -m pytest -m long --timeout 1800

@@ -269,7 +269,7 @@ def test_a_run_that_has_lost_its_ledger_is_not_taken_for_logs_alone(by_hand, her
     assert code == 2 and "ledger.json: No such file or directory" in err
 
 
-EMPTY = gzip.compress(bytes(1000))
+EMPTY = gzip.compress(bytes(1000), mtime=0)
 TORN = EMPTY[:10] + b"\x07" + EMPTY[11:]
 """Behind the 10 bytes of a gzip header stands a block of type 3, which RFC 1951 (3.2.3) keeps free."""
 
