@@ -43,7 +43,7 @@ class Relay:
         scheme, _, address = url.partition("://")  # what is said by TLS passes as it is
         host, _, port = address.rpartition(":")
         relay = cls(host, int(port))
-        relay._server = await asyncio.start_server(relay._serve, "127.0.0.1", 0)
+        relay._server = await asyncio.start_server(relay._accept, "127.0.0.1", 0)
         relay.url = f"{scheme}://127.0.0.1:{relay._server.sockets[0].getsockname()[1]}"
         return relay
 
@@ -77,10 +77,18 @@ class Relay:
 
     # -- one connection -----------------------------------------------------------------------
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        writers = self._connections[task] = [writer]
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # The task is ours: of one that asyncio makes for a connection, some of its versions expect no cancellation.
+        writers = [writer]
+        task = asyncio.create_task(self._serve(reader, writers))
+        self._connections[task] = writers
+        task.add_done_callback(self._give_up)
+
+    def _give_up(self, task: asyncio.Task[None]) -> None:
+        for writer in self._connections.pop(task):
+            writer.transport.abort()
+
+    async def _serve(self, reader: asyncio.StreamReader, writers: list[asyncio.StreamWriter]) -> None:
         try:
             if self._cut:
                 return
@@ -89,13 +97,9 @@ class Relay:
             writers.append(onward_writer)
             async with asyncio.TaskGroup() as both:
                 both.create_task(self._pass(reader, onward_writer, "there"))
-                both.create_task(self._pass(onward_reader, writer, "back"))
+                both.create_task(self._pass(onward_reader, writers[0], "back"))
         except* OSError:
             pass  # one side is gone, and with it the connection
-        finally:
-            del self._connections[task]
-            for each in writers:
-                each.transport.abort()
 
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: Way) -> None:
         """Pass on what comes one way, until its sender ends."""

@@ -32,9 +32,13 @@ def become_private(module: str, arguments: list[str]) -> NoReturn:
 
 
 def drop(*, to_port: int | None = None, from_port: int | None = None) -> None:
-    """Drop all packets to that port, or from it."""
-    side, port = ("--dport", to_port) if to_port is not None else ("--sport", from_port)
-    subprocess.run(["iptables", "-A", "INPUT", "-p", "tcp", side, str(port), "-j", "DROP"], check=True)
+    """Drop all packets to that port, or from it, of the address at which relays listen.
+
+    At another address somebody else may have the same port: the test itself, when it looks at a process.
+    """
+    side, port = ("d", to_port) if to_port is not None else ("s", from_port)
+    place = [f"-{side}", "127.0.0.1", f"--{side}port", str(port)]
+    subprocess.run(["iptables", "-A", "INPUT", "-p", "tcp", *place, "-j", "DROP"], check=True)
 
 
 def let_pass() -> None:

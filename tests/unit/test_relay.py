@@ -149,3 +149,16 @@ async def test_nobody_behind_it_ends_the_connection_like_nobody_there() -> None:
         near = await peer.dial()
         with suppress(ConnectionError):
             assert await asyncio.wait_for(near[0].read(), LIMIT_S) == b""
+
+
+async def test_closing_it_ends_its_connections_without_a_word() -> None:
+    heard: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: heard.append(context["message"]))
+    async with relayed() as peer:
+        (dialled, _), (taken, _) = await peer.both()
+        late, _ = await peer.dial()  # perhaps not even begun with
+        await peer.relay.close()
+        for reader in (dialled, taken, late):
+            with suppress(ConnectionError):
+                assert await asyncio.wait_for(reader.read(), LIMIT_S) == b""
+    assert heard == []
