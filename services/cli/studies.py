@@ -113,7 +113,7 @@ def sweep(
                 rows = run_sweep(asked, opened, progress)
         except KeyboardInterrupt:
             again = _resumes(asked, over, folder)
-            raise Interrupted(f"interrupted; {len(opened.rows)} points are kept. To go on: {again}") from None
+            raise Interrupted(f"interrupted; {opened.kept()} points are kept. To go on: {again}") from None
         write_csv(folder / RESULTS, [axis.key for axis in asked.axes], rows)
     summary = sweep_json(asked, rows, folder) | {"report": str(folder / PAGE)}
     write_summary(folder, summary)

@@ -46,6 +46,12 @@ class SweepFolder:
         os.fsync(self._file.fileno())
         self.rows[key_of(row["point"], row["policy"])] = row
 
+    def kept(self) -> int:
+        """How many rows the file holds: one more than `rows`, if it was interrupted while it added one."""
+        self._file.flush()
+        self._file.seek(0)
+        return sum(line.endswith(b"\n") for line in self._file)
+
     def _read(self) -> None:
         """Read what is there; of a line that was cut off while it was written, nothing is kept."""
         whole = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 
 import pytest
 
@@ -90,6 +91,20 @@ def test_rows_outlive_the_sweep(tmp_path):
     with open_sweep_folder(tmp_path, ASKED) as folder:
         folder.add(row(0.5))
         folder.add(row(0.7))
+    with open_sweep_folder(tmp_path, ASKED) as folder:
+        assert list(folder.rows.values()) == [row(0.5), row(0.7)]
+
+
+def test_a_row_that_is_being_written_when_the_sweep_is_interrupted_counts_as_kept(tmp_path, monkeypatch):
+    def interrupt(file):
+        raise KeyboardInterrupt
+
+    with open_sweep_folder(tmp_path, ASKED) as folder:
+        folder.add(row(0.5))
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(os, "fsync", interrupt)  # a slow disk
+            folder.add(row(0.7))
+        assert folder.kept() == 2
     with open_sweep_folder(tmp_path, ASKED) as folder:
         assert list(folder.rows.values()) == [row(0.5), row(0.7)]
 
