@@ -107,7 +107,7 @@ lock: setup ## compile the two lock files from pyproject.toml (newest versions: 
 
 # One file for every Python and platform; neither it nor its head names an index, a path or a machine.
 COMPILE := $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 \
-    --fork-strategy fewest $(UPGRADE) --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links
+    --fork-strategy fewest $(UPGRADE) --generate-hashes --no-header --no-annotate
 
 clean: ## remove .venv, caches and builds (runs/ stays)
 	@rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
